@@ -73,7 +73,7 @@ def _images(page: ImagesPage) -> dict[str, object]:
         "caption": caption.box.get("1.0", "end").rstrip("\n"),
         "tokens": caption._tokens.text,
         "note": caption._note.text,
-        "tags": [f"{tag}: {count}" for tag, count in page.tags.counts],
+        "tags": [f"{t}: {n}" for t, n in page.tags.counts] if page.tab == "tags" else [],
         "scope": page._scope.text,
         "undo": page.writing.steps.undo.about if page.writing.steps.undo else "",
         "redo": page.writing.steps.redo.about if page.writing.steps.redo else "",

@@ -257,9 +257,11 @@ def _preview(page: PreviewPage) -> Answer:
             "image": [image._name.text, image._done.text],
         },
         "check": {
-            "message": check._message.text,
-            "groups": [f"{group.title}: {group.count}" for group in check._groups],
-            "findings": [f"{each.path.name}: {each.kind}" for each in check._findings],
+            "message": check._message.text if check else "",
+            "groups": [f"{each.title}: {each.count}" for each in (check._groups if check else ())],
+            "findings": [
+                f"{each.path.name}: {each.kind}" for each in (check._findings if check else ())
+            ],
         },
     }
 
@@ -370,10 +372,12 @@ def _begin(app: App, path: str, mode: str) -> Answer:
             view._switch.show(False)
             view._help.clear()
         if isinstance(view, PreviewPage):
-            view.check.check.answer = view.plan.query.answer = None
-            view.check._groups, view.check._shown, view.plan._shown = [], None, None
-            plan, check = view.plan, view.check
-            for grid in (check._group_list, check._list, plan._bucket_list, plan._thumbnails):
+            app.context.check.answer = view.plan.query.answer = view.plan._shown = None
+            grids = [view.plan._bucket_list, view.plan._thumbnails]
+            if (check := view.check) is not None:
+                check._groups, check._shown = [], None
+                grids += [check._group_list, check._list]
+            for grid in grids:
                 grid.show(0, -1)  # what is hidden is drawn, too
     app.draft.restore({}, {}, PresetOrigin())
     app.draft.load(Path(path))

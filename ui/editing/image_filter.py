@@ -75,7 +75,10 @@ def choices(findings: Sequence[Finding]) -> list[str]:
 
 def bucket_counts(images: ImageList) -> list[tuple[Bucket, int]]:
     """Return the buckets with their numbers of images, the most frequent first."""
-    counts = Counter(bucket for row in images.rows for bucket in dict.fromkeys(row.buckets))
+    rows, counts = images.rows, Counter[Bucket]()
+    for place, number in Counter(rows.sizes).items():  # of images with the same buckets at once
+        for bucket in dict.fromkeys(rows.each_size[place]):
+            counts[bucket] += number
     return counts.most_common()
 
 

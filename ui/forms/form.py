@@ -36,8 +36,12 @@ class Form:
         self._boxes: list[ttk.Frame] = []
         self._placed: tuple[object, ...] = ()
 
-    def prepare(self) -> Iterator[None]:
-        """Create the cards and the rows that `refresh` will show, and yield after each piece."""
+    def prepare(self, width: int) -> Iterator[None]:
+        """Create the cards and the rows that `refresh` will show, and yield after each piece.
+
+        width: Of the cards in pixels, as far as it is known before the page is shown.
+        """
+        self._context.room.width = width
         for group in groups_in(self._plan, self._context.draft.variants):
             card = self._card(group)
             card.arrange(group)

@@ -98,8 +98,4 @@ class ParagraphEditor:
         first, last = self._text.yview()
         if (first > 0 and steps < 0) or (last < 1 and steps > 0):
             return
-        box: tk.Misc | None = self._text.master
-        while box is not None and box not in self._widgets.on_wheel:
-            box = box.master
-        if box is not None:
-            self._widgets.on_wheel[box](steps)
+        self._widgets.turn_wheel(self._text.master, steps)

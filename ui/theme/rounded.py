@@ -92,26 +92,27 @@ def card_style(faces: Faces, ground: Role) -> str:
     )
 
 
-def scrollbar_style(faces: Faces, ground: Role, width: int) -> str:
-    """Return the style of a vertical scrollbar, of which nothing is seen where nothing is hidden.
+def scrollbar_style(faces: Faces, ground: Role, width: int, *, is_across: bool = False) -> str:
+    """Return the style of a scrollbar, of which nothing is seen where nothing is hidden.
 
-    width: in pixels at 96 dpi.
+    width: in pixels at 96 dpi; of one that lies it is the height.
     """
-    gap = _THUMB_GAP
+    gap, size = _THUMB_GAP, (_THUMB, width) if is_across else (width, _THUMB)
     trough = Face(ground, ground, size=(width, width), radius=0)
-    thumb = Face("hover", ground, size=(width, _THUMB), radius=width / 2 - gap, inset=(gap, gap))
+    thumb = Face("hover", ground, size=size, radius=width / 2 - gap, inset=(gap, gap))
     looks: Looks = [
         ("disabled", thumb._replace(fill=ground)),
         ("active", thumb._replace(fill="border")),
         ("", thumb),
     ]
-    name = f"On{ground.capitalize()}.Wide{width}"
+    way, sticky = ("Horizontal", "we") if is_across else ("Vertical", "ns")
+    name = f"On{ground.capitalize()}.Wide{width}.{way}"
 
     def layout() -> str:
         below = faces.element(f"{name}.trough", [("", trough)])
-        return f"{below} -sticky ns -children {{{faces.element(f'{name}.thumb', looks)}}}"
+        return f"{below} -sticky {sticky} -children {{{faces.element(f'{name}.thumb', looks)}}}"
 
-    return faces.style(f"{name}.Vertical.TScrollbar", layout, partial(_lay, faces, ground))
+    return faces.style(f"{name}.TScrollbar", layout, partial(_lay, faces, ground))
 
 
 def progress_style(faces: Faces, ground: Role, height: int) -> str:
@@ -148,7 +149,8 @@ def set_up_all(faces: Faces) -> None:
     grounds: tuple[Role, ...] = ("card", "window")
     for ground, kind in product(grounds, _BUTTONS):
         button_style(faces, kind, ground)
-    scrollbar_style(faces, "card", SCROLLBAR)
+    for is_across in (False, True):
+        scrollbar_style(faces, "card", SCROLLBAR, is_across=is_across)
     for height in PROGRESS:
         progress_style(faces, "card", height)
     slider_style(faces)

@@ -114,13 +114,18 @@ def area(
         colors: Of the background, the area and the curve.
     """
     ground, below, above = colors
-    rows = [[ground] * width for _ in range(height)]
+    columns = []
     for x in range(width):
-        top = _height_at(line, x + 0.5)
-        for y in range(height) if top is not None else ():
-            fraction = min(y + 0.5 - (top or 0.0) + 0.5, foot - y, 1.0)
-            if fraction > 0:
-                rows[y][x] = mix(ground, below, fraction)
+        top, column = _height_at(line, x + 0.5), [ground] * height
+        if top is not None:
+            first, end = max(0, math.ceil(top)), max(0, min(height, math.floor(foot)))
+            column[first:end] = [below] * (end - first)
+            for y in (first - 1, end):  # covered in part
+                fraction = min(y + 1 - top, foot - y, 1.0)
+                if 0 <= y < height and fraction > 0:
+                    column[y] = mix(ground, below, fraction)
+        columns.append(column)
+    rows = [list(row) for row in zip(*columns, strict=True)]
     for (x, y), fraction in _covered(line, thickness / 2).items():
         if 0 <= x < width and 0 <= y < height:
             rows[y][x] = mix(rows[y][x], above, fraction)

@@ -12,6 +12,7 @@ from ui.widgets.widgets import Widgets
 
 _RING = 2
 _WHEEL_PX = 60
+_DRAW_AFTER_MS = 30  # images come in groups: each would otherwise be a drawing of its own
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Grid:
         self._height, self._width = widgets.px(height), widgets.px(width)
         self.count = 0
         self.current = -1
+        self._timer = ""
         self.outer = widgets.frame(parent)
         self.drawing = Drawing(widgets, self.outer, self._redraw, name=name)
         self.canvas = self.drawing.canvas
@@ -110,6 +112,11 @@ class Grid:
             if self.fills_current and index == self.current:
                 self.drawing.box(box.left, box.top, box.right, box.bottom, "selected")
             self._paint(index, box, index == self.current)
+
+    def draw_soon(self) -> None:
+        """Draw once for all images that have come or changed meanwhile."""
+        if not self._timer:
+            self._timer = self.canvas.after(_DRAW_AFTER_MS, self._draw_now)
 
     def take_focus(self) -> None:
         """Move the keyboard focus to the grid."""
@@ -228,6 +235,11 @@ class Grid:
     def _fit(self) -> None:
         self.canvas.configure(scrollregion=(0, 0, self._room[0], self._whole()))
 
+    def _draw_now(self) -> None:
+        self._timer = ""
+        if self.canvas.winfo_exists():
+            self.draw()
+
     def _redraw(self) -> None:
         self._fit()
         self._scroll_to_current()
@@ -238,9 +250,13 @@ class Grid:
         self.draw()
 
     def _on_wheel(self, steps: int) -> None:
-        if self._whole() > self._room[1]:
+        """Scroll, or what the grid is in where it cannot be scrolled any further."""
+        first, last = self.canvas.yview()
+        if (steps < 0 and first > 0) or (steps > 0 and last < 1):
             self.canvas.yview_scroll(steps * self._widgets.px(_WHEEL_PX), "units")
             self.draw()
+        else:
+            self._widgets.turn_wheel(self.canvas.master, steps)
 
     def _bar_set(self, *_: float) -> None:
         # Tk may call this again while the scrollbar is drawn, so the arguments can be outdated.

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tkinter import ttk
 
 from ui.background.image_cache import ImageCache
 from ui.theme.palette import Role
@@ -104,8 +103,8 @@ class ImageTable:
             takes_keys=look.takes_keys,
         )
         self.canvas = self._drawing.canvas
-        self._across = ttk.Scrollbar(self.outer, orient="horizontal", command=self._xview)
-        self._down = ttk.Scrollbar(self.outer, orient="vertical", command=self._yview)
+        self._across = widgets.scrollbar(self.outer, self._xview, is_across=True)
+        self._down = widgets.scrollbar(self.outer, self._yview)
         self.canvas.configure(
             xscrollcommand=self._across.set,
             yscrollcommand=self._down.set,

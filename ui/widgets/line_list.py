@@ -3,7 +3,6 @@
 import tkinter as tk
 from collections.abc import Callable
 from functools import partial
-from tkinter import ttk
 
 from ui.theme.palette import Role
 from ui.theme.theme import MONO
@@ -53,7 +52,7 @@ class LineList:
             box, bg="field", fg="text", highlightcolor="accent", highlightbackground="border"
         )
         self._bar = widgets.scrollbar(self.outer, self._scrolled)
-        across = ttk.Scrollbar(self.outer, orient="horizontal", command=box.xview)
+        across = widgets.scrollbar(self.outer, box.xview, is_across=True)
         box.configure(xscrollcommand=across.set)
         self.outer.grid_rowconfigure(0, weight=1)
         self.outer.grid_columnconfigure(0, weight=1)

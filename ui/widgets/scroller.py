@@ -178,14 +178,8 @@ def bind_wheel(root: tk.Tk, widgets: Callable[[], Widgets]) -> None:
         if isinstance(event.widget, ttk.Scrollbar):
             return  # Tk has scrolled what it belongs to
         steps = -1 if event.num == 4 or event.delta > 0 else 1
-        widget: tk.Misc | None = event.widget if isinstance(event.widget, tk.Misc) else None
-        known = widgets().on_wheel
-        while widget is not None:
-            scroll_by_steps = known.get(widget)
-            if scroll_by_steps is not None:
-                scroll_by_steps(steps)
-                return
-            widget = widget.master
+        if isinstance(event.widget, tk.Misc):
+            widgets().turn_wheel(event.widget, steps)
 
     for sequence in ("<MouseWheel>", "<Button-4>", "<Button-5>"):
         root.bind_all(sequence, scroll)

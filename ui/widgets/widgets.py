@@ -6,6 +6,7 @@ They are ttk's; buttons, cards and bars have rounded corners by styles of `ui.th
 import tkinter as tk
 from collections.abc import Callable
 from tkinter import ttk
+from typing import Literal
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from ui.background.threads import Jobs
@@ -84,6 +85,13 @@ class Widgets:
         self.with_problem: WeakSet[tk.Misc] = WeakSet()
         self.on_focus: WeakKeyDictionary[tk.Misc, Callable[[tk.Misc], None]] = WeakKeyDictionary()
         self.on_wheel: WeakKeyDictionary[tk.Misc, Callable[[int], None]] = WeakKeyDictionary()
+
+    def turn_wheel(self, widget: tk.Misc | None, steps: int) -> None:
+        """Scroll a widget, or the nearest one around it that can be scrolled."""
+        while widget is not None and widget not in self.on_wheel:
+            widget = widget.master
+        if widget is not None:
+            self.on_wheel[widget](steps)
 
     def px(self, length: float) -> int:
         """Convert pixels at 96 dpi to pixels of this screen."""
@@ -236,13 +244,15 @@ class Widgets:
         *,
         ground: Role = "card",
         width: int = SCROLLBAR,
+        is_across: bool = False,
     ) -> ttk.Scrollbar:
-        """Create a vertical scrollbar, which is not seen while there is nothing to scroll.
+        """Create a scrollbar, which is not seen while there is nothing to scroll.
 
         Its place stays, since a text that became wider might not need it, and then need it again.
         """
-        style = scrollbar_style(self.theme.faces, ground, width)
-        return ttk.Scrollbar(parent, style=style, command=command, takefocus=0)
+        style = scrollbar_style(self.theme.faces, ground, width, is_across=is_across)
+        orient: Literal["horizontal", "vertical"] = "horizontal" if is_across else "vertical"
+        return ttk.Scrollbar(parent, style=style, orient=orient, command=command, takefocus=0)
 
     def scrollbar_of(self, parent: tk.Misc, box: ttk.Treeview | tk.Text) -> ttk.Scrollbar:
         """Create the scrollbar of a table or a text."""

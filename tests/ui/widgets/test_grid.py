@@ -127,6 +127,17 @@ def test_more_cells_that_fit_are_not_scrolled(grid):
     assert grid.cells.canvas.canvasy(2) > 0
 
 
+def test_the_wheel_scrolls_the_page_once_the_cells_are_at_their_end(grid):
+    turned, wheel = [], grid.cells._widgets.on_wheel
+    wheel[grid.root] = turned.append
+    grid.show(120)
+    wheel[grid.cells.canvas](1)
+    assert turned == []
+    grid.cells.canvas.yview_moveto(1)
+    wheel[grid.cells.canvas](1)
+    assert turned == [1]
+
+
 def test_several_cells_are_marked_by_keys_and_by_clicks(grid):
     changes = []
     marking = Marking(grid.cells, lambda: changes.append(sorted(marking.marked)))

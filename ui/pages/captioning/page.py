@@ -67,7 +67,6 @@ class CaptioningPage(View):
         options.pack(fill="x", pady=(0, px(12)))
         self._make_results(found)
         self._form = CaptioningForm(context, fields, options, self._changed)
-        self._look()
 
     @property
     def shown(self) -> dict[str, object]:

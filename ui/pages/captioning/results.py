@@ -77,7 +77,9 @@ class ResultList:
         px, measure = widgets.px, widgets.theme.measure
         left, side = box.left + px(8), px(_THUMB)
         key = (row.image, row.found, side, self._review.writing if self._review else None)
-        image = self._context.images.get_or_make(key, partial(self._make, row, side), self._redraw)
+        image = self._context.images.get_or_make(
+            key, partial(self._make, row, side), self._grid.draw_soon
+        )
         drawing.image(key, image, left + side // 2, box.top + px(8) + side // 2, side)
         left, right, y = left + side + px(12), box.right - px(10), box.top + px(9)
         fate = FATES[row.fate]
@@ -91,9 +93,6 @@ class ResultList:
             item = drawing.text(left, y, shorten(text, room, measure), role)
             self._grid.canvas.itemconfigure(item, width=right - left)
             y = self._grid.canvas.bbox(item)[3] + px(1)
-
-    def _redraw(self) -> None:
-        self._grid.draw()
 
     def _make(self, row: Row, side: int) -> "Image | None":
         """Return an image as it is shown; in a thread."""

@@ -2,7 +2,7 @@
 
 import tkinter as tk
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class ImagesPage(View):
         self._findings: Sequence[Finding] | None = None
         self._bucket_counts: Sequence[tuple[Bucket, int]] = ()
         self._is_planning = False
+        self.tab = ""
         widgets, px = context.widgets, context.widgets.px
         self._watch = FolderWatch(widgets.jobs)
         self.query: BackgroundQuery[ImageList] = BackgroundQuery(
@@ -163,10 +164,12 @@ class ImagesPage(View):
 
     def show_tab(self, name: str) -> None:
         """Show the caption of one image, or what changes the captions of many."""
-        for other, panel in self._panels.items():
-            show(panel, other == name, fill="both", expand=True)
-            self._buttons[f"images {other}"].set_kind("plain" if other == name else "quiet")
+        if self.tab:
+            self._panel.pack_forget()
         self.tab = name
+        self._panel.pack(fill="both", expand=True)
+        for other, _ in _TABS:
+            self._buttons[f"images {other}"].set_kind("plain" if other == name else "quiet")
         if name == "tags":
             self._count_tags()
         self._enable()
@@ -221,37 +224,38 @@ class ImagesPage(View):
         flow.add(paint.widget)
         self._buttons["paint mask"] = paint
         self._scope = widgets.label(inner, style="SmallDim", wrap=310)
+        self._side = inner
         self.caption = CaptionPanel(context, inner, self.writing)
-        self.replace = ReplacePanel(context, inner, self._plan)
-        self.tags = TagsPanel(
-            context, inner, lambda: self.images, self._plan, self.filter_bar.set_tag
-        )
-        self._panels = {
-            "caption": self.caption.outer,
-            "tags": self.tags.outer,
-            "replace": self.replace.outer,
-        }
-        self.tab = ""
         self._scope.pack(side="bottom", anchor="w", fill="x", pady=(px(8), 0))
         self.show_tab("caption")
+
+    @cached_property
+    def tags(self) -> TagsPanel:
+        """The table of tags, made when it is first shown."""
+        set_tag = self.filter_bar.set_tag
+        return TagsPanel(self._context, self._side, lambda: self.images, self._plan, set_tag)
+
+    @cached_property
+    def replace(self) -> ReplacePanel:
+        """What finds and replaces, made when it is first shown."""
+        return ReplacePanel(self._context, self._side, self._plan)
+
+    @property
+    def _panel(self) -> tk.Widget:
+        if self.tab == "caption":
+            return self.caption.outer
+        return self.tags.outer if self.tab == "tags" else self.replace.outer
 
     def _take(self, images: ImageList, findings: Sequence[Finding]) -> None:
         """Show another list; the selected image stays if it is in it."""
         is_other = images is not self.images
         before = self.caption.row  # what the grid shows may be of the list before
         self.images, self._findings = images, findings
-        jobs = self._context.widgets.jobs
         if is_other:
-            self.filter_bar.offer(choices(findings), images, ())
-            jobs.run(lambda: bucket_counts(images), partial(self._offer, images))
+            self._bucket_counts = bucket_counts(images)
+        self.filter_bar.offer(choices(findings), images, self._bucket_counts)
+        if is_other:
             self._filter(before.path if before is not None else None)
-        else:
-            self._offer(images, self._bucket_counts)
-
-    def _offer(self, images: ImageList, buckets: Sequence[tuple[Bucket, int]]) -> None:
-        if images is self.images:
-            self._bucket_counts = buckets
-            self.filter_bar.offer(choices(self._findings or ()), images, buckets)
 
     def _filter(self, keep: Path | None = None) -> None:
         """Find the images to show, in a thread; the newest question counts."""
@@ -379,7 +383,7 @@ class ImagesPage(View):
             return
         if self._is_filtered_early:
             self._filter()
-        self.thumbnails.draw_soon()
+        self.thumbnails.grid.draw_soon()
         if self.thumbnails.current in rows and not self.caption.is_changed:
             self.caption.show(images, self._current_row)
             self.caption.reload()

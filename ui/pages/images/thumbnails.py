@@ -15,7 +15,6 @@ from ui.widgets.tooltip import Tooltip
 
 _CELL = (108, 122)
 _THUMB = 96
-_DRAW_AFTER_MS = 30  # images come in groups: each would otherwise be a drawing of its own
 
 
 class Thumbnails:
@@ -39,7 +38,6 @@ class Thumbnails:
         self._context, self._chosen = context, chosen
         self._images = ImageList()
         self.shown: Sequence[int] = ()
-        self._timer = ""
         widgets = context.widgets
         self.grid = Grid(
             widgets,
@@ -85,15 +83,6 @@ class Thumbnails:
         self.grid.show(self.grid.count, self.grid.current + by)
         self._chosen(self.current)
 
-    def draw_soon(self) -> None:
-        """Draw once after images have come or changed."""
-        if not self._timer:
-            self._timer = self.grid.canvas.after(_DRAW_AFTER_MS, self._draw_now)
-
-    def _draw_now(self) -> None:
-        self._timer = ""
-        self.grid.draw()
-
     def _name_below_pointer(self) -> str:
         at = self.grid.below_pointer
         if not 0 <= at < len(self.shown):
@@ -107,7 +96,7 @@ class Thumbnails:
         path = row.path
         make, key, image = partial(load_fitting, path, side, side), ("whole", path, side), None
         if not drawing.has(key):
-            image = self._context.images.get_or_make(key, make, self.draw_soon)
+            image = self._context.images.get_or_make(key, make, self.grid.draw_soon)
         x, y = box.left + box.width // 2, box.top + px(5) + side // 2
         is_marked = at in self._marking.marked
         if is_marked:

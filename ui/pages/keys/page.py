@@ -36,12 +36,14 @@ class KeysPage(View):
             for page in context.pages
             if page.key
         ]
+        texts = []
         for line, (keys, description) in enumerate((*listed, *pages)):
             widgets.label(inner, keys, style="Mono").grid(row=line, column=0, sticky="w")
             about = widgets.label(inner, description)
             about.grid(row=line, column=1, sticky="w", pady=widgets.px(4))
-            margin = widgets.px(2 * (_MARGIN + CARD_PAD) + _KEYS)
-            wrap_within(scroller.canvas, about, margin=margin, most=widgets.px(_WRAP))
+            texts.append(about)
+        margin = widgets.px(2 * (_MARGIN + CARD_PAD) + _KEYS)
+        wrap_within(scroller.canvas, *texts, margin=margin, most=widgets.px(_WRAP))
 
     def refresh(self) -> None:
         """Enable the report of the displayed run."""

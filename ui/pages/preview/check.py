@@ -227,7 +227,7 @@ class CheckTab:
         left, side = box.left + px(8), px(_THUMB)
         for path in (finding.path, finding.other):
             if path is not None:
-                image = self._context.images.get(path, side, side, self._list.draw)
+                image = self._context.images.get(path, side, side, self._list.draw_soon)
                 x, y = left + side // 2, box.top + px(8) + side // 2
                 is_drawn = drawing.image((path, side), image, x, y, side)
                 if not is_drawn and finding.kind in _NO_IMAGE:

@@ -125,7 +125,7 @@ class ImagePanel:
         x, side = box.left + (box.width - px(4)) // 2, px(_SIDE)
         key = ("cut", item.path, transform.key(), side)
         image = self._context.images.get_or_make(
-            key, partial(transformed_thumbnail, item, transform, side), self._cells.draw
+            key, partial(transformed_thumbnail, item, transform, side), self._cells.draw_soon
         )
         drawing.image(key, image, x, box.top + px(6) + side // 2, side)
         label = repeat_label(repeat, self._repeats)

@@ -43,8 +43,9 @@ class PreviewPage(View):
         choice.pack(side="right", anchor="s")
         body = widgets.frame(page, ground="window")
         body.pack(fill="both", expand=True, padx=widgets.px(28), pady=(0, widgets.px(20)))
-        self.plan, self.check = PlanTab(context, body), CheckTab(context, body)
-        self._tabs: dict[str, Tab] = {"plan": self.plan, "check": self.check}
+        self._body = body
+        self.plan = PlanTab(context, body)
+        self.check: CheckTab | None = None  # None until it is shown
         self._buttons: dict[str, Button] = {}
         for name, text in (("plan", "Preview"), ("check", "Check images")):
             button = widgets.button(
@@ -59,9 +60,9 @@ class PreviewPage(View):
         """Show a tab."""
         if name != self.shown:
             if self.shown:
-                self._tabs[self.shown].outer.pack_forget()
+                self._tab.outer.pack_forget()
             self.shown = name
-            self._tabs[name].outer.pack(fill="both", expand=True)
+            self._tab.outer.pack(fill="both", expand=True)
             for other, button in self._buttons.items():
                 button.set_kind("plain" if other == name else "quiet")
         if self.outer.winfo_ismapped():
@@ -73,4 +74,12 @@ class PreviewPage(View):
 
     def refresh(self) -> None:
         """Show the current state."""
-        self._tabs[self.shown].refresh()
+        self._tab.refresh()
+
+    @property
+    def _tab(self) -> Tab:
+        """The tab that is shown, created at its first visit."""
+        if self.shown == "plan":
+            return self.plan
+        self.check = self.check or CheckTab(self._context, self._body)
+        return self.check

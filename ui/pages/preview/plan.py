@@ -187,7 +187,7 @@ class PlanTab:
         image = None
         if not drawing.has(key):
             make = partial(transformed_thumbnail, item, transform, side)
-            image = self._context.images.get_or_make(key, make, self._thumbnails.draw)
+            image = self._context.images.get_or_make(key, make, self._thumbnails.draw_soon)
         x, y = box.left + box.width // 2, box.top + box.height // 2
         drawing.image(key, image, x, y, side)
         if is_current:

@@ -92,7 +92,8 @@ class SettingsPage(View):
 
     def prepare(self) -> Iterator[None]:
         """Create the rows that the first visit would wait for, a card at a time."""
-        yield from self.form.prepare()
+        column, _ = self._columns_in(self.outer.master.winfo_width(), count=1)
+        yield from self.form.prepare(column)
 
     def refresh(self) -> None:
         """Show the current draft."""
@@ -249,20 +250,26 @@ class SettingsPage(View):
         self._width = event.width
         self._lay_out()
 
+    def _columns_in(self, page_width: int, *, count: int) -> tuple[int, int]:
+        """Return the width and the number of columns for so many cards, in pixels."""
+        px = self._context.widgets.px
+        gap, least, room = px(_GAP), px(_COLUMN), page_width - 2 * px(_MARGIN)
+        is_wide = self._is_wide_enough(page_width)
+        free = room - px(_SIDEBAR) * 3 // 2 - px(_MARGIN) if is_wide else room
+        columns = max(1, min(_MAX_COLUMNS, count, (free + gap) // (least + gap)))
+        column = min(px(_MAX_COLUMN), max(least, (free + gap) // columns - gap), room)
+        return column, columns
+
     def _lay_out(self) -> None:
         """Divide the width between the settings, in columns where there is room, and the cards."""
         if not self._width:
             return
         widgets = self._context.widgets
         margin, gap = widgets.px(_MARGIN), widgets.px(_GAP)
-        room = self._width - 2 * margin
-        least, sidebar = widgets.px(_COLUMN), widgets.px(_SIDEBAR)
         is_wide = self._is_wide_enough(self._width)
-        free = room - sidebar * 3 // 2 - margin if is_wide else room
-        columns = max(1, min(_MAX_COLUMNS, self.form.shown_count, (free + gap) // (least + gap)))
-        column = min(widgets.px(_MAX_COLUMN), max(least, (free + gap) // columns - gap), room)
-        used = columns * (column + gap) - gap
-        width = min(sidebar * 3 // 2, room - used - margin) if is_wide else column
+        column, columns = self._columns_in(self._width, count=self.form.shown_count)
+        rest = self._width - 2 * margin - (columns * (column + gap) - gap) - margin
+        width = min(widgets.px(_SIDEBAR) * 3 // 2, rest) if is_wide else column
         if (columns, column, width, is_wide) == self._laid_out:
             return
         self._laid_out = (columns, column, width, is_wide)
