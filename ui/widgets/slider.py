@@ -4,9 +4,37 @@ import tkinter as tk
 from collections.abc import Callable
 from functools import partial
 from tkinter import ttk
+from typing import NamedTuple
 
 from ui.theme.rounded import slider_style
 from ui.widgets.widgets import Widgets
+
+
+class Scale(NamedTuple):
+    """What a slider is for. text: With the place of its value: "Opacity {:.0f} %"."""
+
+    name: str
+    text: str
+    ends: tuple[float, float]
+    start: float
+    by: float
+
+
+def labeled_slider(widgets: Widgets, parent: tk.Misc, scale: Scale) -> "tuple[ttk.Frame, Slider]":
+    """Create a slider behind a text with its value; return what to place, and the slider."""
+    box = widgets.frame(parent)
+    label = widgets.label(box, scale.text.format(scale.start), style="Dim")
+    # As wide as the longest, so that nothing moves while it is dragged; two letters are narrow.
+    label.configure(width=2 - len(scale.text.format(scale.ends[1])))
+
+    def say(value: float) -> None:
+        label.say(scale.text.format(value))
+
+    slider = Slider(widgets, box, say, name=scale.name, ends=scale.ends, by=scale.by)
+    slider.set(scale.start)
+    label.pack(side="left", padx=(0, widgets.px(6)))
+    slider.widget.pack(side="left")
+    return box, slider
 
 
 class Slider:
@@ -36,7 +64,7 @@ class Slider:
         )
         self.widget.bind("<Button-1>", self._jump)
         for key, step in (("<Left>", -by), ("<Right>", by), ("<Down>", -by), ("<Up>", by)):
-            self.widget.bind(key, partial(self._nudge, step))
+            self.widget.bind(key, partial(self._key, step))
         widgets.name(self.widget, name)
 
     @property
@@ -48,13 +76,17 @@ class Slider:
         """Show a value."""
         self.widget.configure(value=value)
 
+    def move(self, by: float) -> None:
+        """Move it by a distance, as far as there is room."""
+        self.set(min(max(self.value + by, self._ends[0]), self._ends[1]))
+        self._changed(self.value)
+
     def _jump(self, event: "tk.Event[ttk.Scale]") -> str:
         """Move the knob to the pointer; Tk would move it by 1 toward it."""
         self.widget.focus_set()
         self.widget.tk.call("ttk::scale::Jump", str(self.widget), event.x, event.y)
         return "break"
 
-    def _nudge(self, by: float, _: object) -> str:
-        self.set(min(max(self.value + by, self._ends[0]), self._ends[1]))
-        self._changed(self.value)
+    def _key(self, by: float, _: object) -> str:
+        self.move(by)
         return "break"

@@ -3,6 +3,8 @@
 import pytest
 from PIL import Image
 
+from onetrainer.concepts.folder_listing import list_folder
+
 
 def images_of(desk):
     return desk.state["images"]
@@ -149,6 +151,7 @@ def test_a_mask_is_painted_and_undone_and_the_image_stays(desk, folder):
     with Image.open(mask) as painted:
         assert painted.size == (96, 96) and painted.mode == "L"
         assert painted.getpixel((48, 48)) == 0 and painted.getpixel((48, 5)) == 255
+    assert {image.mask for image in list_folder(folder, recursive=False).images} == {None, mask}
     wait(desk, mask="", undo="Save paper-00-masklabel.png")
     desk.click("paint mask")
     desk.wait(lambda: desk.widget("mask remove")["enabled"], "the mask again")

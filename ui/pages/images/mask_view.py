@@ -17,6 +17,8 @@ from ui.editing.mask_painting import IGNORED, TRAINED, MaskPainting, png
 from ui.widgets.button import Button
 from ui.widgets.drawing import Drawing
 from ui.widgets.flow import Flow
+from ui.widgets.placing import show
+from ui.widgets.slider import Scale, labeled_slider
 
 Tool = Literal["brush", "erase", "fill"]
 _TOOLS: tuple[tuple[Tool, str, str], ...] = (
@@ -32,9 +34,12 @@ _SHOWN: tuple[tuple[MaskShown, str], ...] = (
     ("mask", "Mask"),
     ("image", "Image"),
 )
-_SIZES = 1.0, 200.0  # thousandths of the longer side
+_SIZE = Scale("mask size", "Size {:.1f} %", (0.1, 20.0), start=4.0, by=1.0)
+"""Of the brush, in percent of the longer side."""
+_OPACITY = Scale("mask opacity", "Opacity {:.0f} %", (5.0, 100.0), start=100.0, by=5.0)
 _HINT = "White is trained; what is tinted is not.  [ and ]: size  ·  Esc: back"
 _NOTHING = "Nothing to undo."
+_MASKS = "data.masks"
 _NOT_USED = "Masks are turned off in the settings (Data › Masks), so it is not used."
 _NO_MASK = "This image has no mask file; all of it is trained."
 
@@ -71,11 +76,15 @@ class MaskView:
         self._is_drawing = False
         widgets = context.widgets
         self.outer, inner = widgets.card(parent)
-        self._size, self._opacity = tk.DoubleVar(self.outer, 40), tk.DoubleVar(self.outer, 100)
         self._buttons: dict[str, Button] = {}
         self._make_tools(inner)
-        self._note = widgets.label(inner, style="SmallDim")
-        self._note.pack(side="bottom", anchor="w")
+        foot = widgets.frame(inner)
+        foot.pack(side="bottom", fill="x")
+        self._note = widgets.label(foot, style="SmallDim")
+        self._note.pack(side="left")
+        self._setting = widgets.button(
+            foot, "Go to the setting", partial(context.act.jump, _MASKS), name="mask setting"
+        )
         self._view = Drawing(widgets, inner, self._draw, name="mask", takes_keys=True)
         self.canvas = self._view.canvas
         self.canvas.configure(highlightthickness=2, cursor="crosshair")
@@ -109,6 +118,8 @@ class MaskView:
     def _say(self, note: str) -> None:
         name = self._row.name if self._row else ""
         self._note.say(f"{name}  ·  {note or _HINT}", "SmallWarning" if note else "SmallDim")
+        gap = (self._context.widgets.px(12), 0)
+        show(self._setting.widget, note == _NOT_USED, side="left", padx=gap)
 
     def _take_mask(
         self, row: ImageRow, is_used: bool, loaded: tuple[bytes | None, MaskPainting]
@@ -172,8 +183,12 @@ class MaskView:
         first, second = flows
         for tool, text, about in _TOOLS:
             self._button(first, f"mask {tool}", text, partial(self.choose, tool), about)
-        self._scale(first, "Size", self._size, *_SIZES, name="mask size")
-        self._scale(first, "Opacity", self._opacity, 5, 100, name="mask opacity")
+        sliders = []
+        for scale in (_SIZE, _OPACITY):
+            box, slider = labeled_slider(widgets, first[0], scale)
+            first[1].add(box)
+            sliders.append(slider)
+        self._size, self._opacity = sliders
         shown = self._shown = ttk.Combobox(
             first[0], values=[text for _, text in _SHOWN], state="readonly", width=14
         )
@@ -182,12 +197,22 @@ class MaskView:
         shown.bind("<<ComboboxSelected>>", lambda _: self._draw())
         first[1].add(shown)
         widgets.name(shown, "mask shown")
-        do = self._do
+        do, fill = self._do, MaskPainting.fill_all
         for name, text, action, about in (
             ("mask undo", "Undo", lambda: do(MaskPainting.undo), "Undoes a stroke (Ctrl+Z)"),
             ("mask redo", "Redo", lambda: do(MaskPainting.redo), "(Ctrl+Shift+Z)"),
-            ("mask clear", "Clear", lambda: do(_clear), "Marks all of it as not trained"),
-            ("mask all", "Train all", lambda: do(_fill), "Marks all of it as trained"),
+            (
+                "mask clear",
+                "Clear",
+                lambda: do(partial(fill, value=IGNORED)),
+                "Marks all of it as not trained",
+            ),
+            (
+                "mask all",
+                "Train all",
+                lambda: do(partial(fill, value=TRAINED)),
+                "Marks all of it as trained",
+            ),
             ("mask invert", "Invert", lambda: do(MaskPainting.invert), ""),
             ("mask remove", "Remove mask", self._remove, "Removes the mask file; can be undone"),
         ):
@@ -209,17 +234,6 @@ class MaskView:
         flow.add(made.widget)
         self._buttons[name] = made
 
-    def _scale(
-        self, line: _Line, text: str, value: tk.DoubleVar, low: float, high: float, *, name: str
-    ) -> None:
-        widgets, px, (box, flow) = self._context.widgets, self._context.widgets.px, line
-        flow.add(widgets.label(box, text, style="Dim"))
-        scale = ttk.Scale(box, from_=low, to=high, variable=value, length=px(110), takefocus=1)
-        flow.add(scale)
-        for key, by in (("<Left>", -0.05), ("<Right>", 0.05)):
-            scale.bind(key, partial(_slide, value, by * (high - low), low, high))
-        widgets.name(scale, name)
-
     def _bind(self) -> None:
         canvas = self.canvas
         canvas.bind("<Button-1>", self._pressed)
@@ -230,14 +244,18 @@ class MaskView:
         canvas.bind("<Leave>", lambda _: canvas.delete("brush"))
         for name, *_ in _TOOLS:
             canvas.bind(f"<Key-{name[0]}>", _key(partial(self.choose, name)))
-        for key, by in (("<bracketleft>", -0.05), ("<bracketright>", 0.05)):
-            reach = _SIZES[1] - _SIZES[0]
-            canvas.bind(key, partial(_slide, self._size, by * reach, *_SIZES))
+        for key, by in (("<bracketleft>", -_SIZE.by), ("<bracketright>", _SIZE.by)):
+            canvas.bind(key, partial(self._resize_brush, by))
         canvas.bind("<Control-z>", lambda _: self._do(MaskPainting.undo))
         for key in ("<Control-Z>", "<Control-y>"):
             canvas.bind(key, lambda _: self._do(MaskPainting.redo))
         for key, step in (("<Left>", -1), ("<Right>", 1)):
             canvas.bind(key, _key(partial(self._move, step)))
+
+    def _resize_brush(self, by: float, event: "tk.Event[tk.Canvas]") -> str:
+        self._size.move(by)
+        self._draw_brush(event.x, event.y)  # a key tells where the pointer is, too
+        return "break"
 
     def _do(self, act: Callable[[MaskPainting], None]) -> str:
         if self.painting is not None:
@@ -281,7 +299,7 @@ class MaskView:
         """Radius of the brush in pixels of the canvas."""
         if self._masked is None:
             return 1.0
-        return max(0.5, self._size.get() / 1000 * max(self._masked.size) / 2)
+        return max(0.5, self._size.value / 100 * max(self._masked.size) / 2)
 
     def _pressed(self, event: "tk.Event[tk.Canvas]") -> str:
         self.canvas.focus_set()
@@ -291,7 +309,7 @@ class MaskView:
         if self.tool == "fill":
             is_shifted = bool(int(event.state) & 1)
             value = IGNORED if is_shifted else TRAINED
-            self.painting.fill(*place[:2], value, self._opacity.get() / 100)
+            self.painting.fill(*place[:2], value, self._opacity.value / 100)
             self._draw()
             self._enable()
         else:
@@ -303,7 +321,7 @@ class MaskView:
         if place is not None and self.painting is not None and self.tool != "fill":
             x, y, scale = place
             value = TRAINED if self.tool == "brush" else IGNORED
-            opacity = self._opacity.get() / 100
+            opacity = self._opacity.value / 100
             self.painting.stroke(x, y, self._radius * scale, value, opacity)
             self._draw_soon()
         self._draw_brush(event.x, event.y)
@@ -373,16 +391,3 @@ def _key(act: Callable[[], object]) -> Callable[["tk.Event[tk.Canvas]"], str]:
         return "break"
 
     return pressed
-
-
-def _clear(mask: MaskPainting) -> None:
-    mask.fill_all(IGNORED)
-
-
-def _fill(mask: MaskPainting) -> None:
-    mask.fill_all(TRAINED)
-
-
-def _slide(value: tk.DoubleVar, by: float, low: float, high: float, _: object = None) -> str:
-    value.set(min(high, max(low, value.get() + by)))
-    return "break"
