@@ -13,6 +13,7 @@ from ui.widgets.drawing import Drawing
 
 _MOST_SHOWN = 60
 _THUMBNAIL = 84
+_FRAME = 3  # of the chosen one, around it; two fit between two
 _GAP = 4
 _KEYS = "Left and Right  ·  Ctrl+C copies"
 
@@ -31,8 +32,9 @@ class TrialImages:
             widgets, parent, self._draw, width=320, height=320, name="trial image", takes_keys=True
         )
         self._drawing.canvas.pack(fill="both", expand=True)
+        height = px(_THUMBNAIL) + 2 * px(_FRAME)
         self._strip = Drawing(
-            widgets, parent, self._draw_strip, width=320, height=px(_THUMBNAIL), name="trial strip"
+            widgets, parent, self._draw_strip, width=320, height=height, name="trial strip"
         )
         self._strip.canvas.pack(fill="x", pady=(px(10), 0))
         self._strip.canvas.bind("<Button-1>", self._click)
@@ -100,7 +102,7 @@ class TrialImages:
         self._drawing.canvas.focus_set()
 
     def _each(self) -> int:
-        return self._context.widgets.px(_THUMBNAIL + 6)
+        return self._context.widgets.px(_THUMBNAIL) + 2 * self._context.widgets.px(_FRAME)
 
     def _first(self) -> int:
         """Return the first image of the strip, so that the shown one is on it."""
@@ -142,14 +144,15 @@ class TrialImages:
         self._caption.say(f"{len(self._cells)} of {rows * columns} images of the grid")
 
     def _draw_strip(self) -> None:
-        side, first = self._context.widgets.px(_THUMBNAIL), self._first()
+        px, first = self._context.widgets.px, self._first()
+        side, frame = px(_THUMBNAIL), px(_FRAME)
         self._strip.begin()
         for place, path in enumerate(self._images[first:]):
-            x = place * self._each()
-            if x > self._strip.width:
+            x, y = place * self._each() + frame + side // 2, frame + side // 2
+            if x - side // 2 > self._strip.width:
                 break
             image = self._context.images.get(path, side, side, self._draw_strip)
             if image is not None:
-                self._strip.image((path, side), image, x + side // 2, side // 2, 0)
+                self._strip.image((path, side), image, x, y, 0)
             if first + place == self._shown:
-                self._strip.box(x, 0, x + side - 1, side - 1, outline="accent", width=2)
+                self._strip.square(x, y, side + frame, outline="accent")

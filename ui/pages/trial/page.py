@@ -31,6 +31,7 @@ _NUMBERS = (
 )  # fmt: skip
 _LEAD = "Generates with the base model of the form, and with LoRAs of your own or of a run."
 _SIDE = 512
+_COLUMNS = 4  # of numbers; the sampler is beside the last ones
 
 
 class TrialPage(View):
@@ -168,7 +169,7 @@ class TrialPage(View):
         grid = widgets.frame(form)
         grid.pack(fill="x", pady=(px(10), 0))
         for index, (name, label, value) in enumerate(_NUMBERS):
-            row, column = divmod(index, 3)
+            row, column = divmod(index, _COLUMNS)
             self._values[name] = tk.StringVar(form, value)
             widgets.label(grid, label, style="SmallDim").grid(
                 row=2 * row, column=column, sticky="w"
@@ -180,7 +181,10 @@ class TrialPage(View):
         side = self._context.draft.value("data.resolution")
         for name in ("width", "height"):
             self._values[name].set(str(side if isinstance(side, int) else _SIDE))
-        widgets.label(grid, "Sampler", style="SmallDim").grid(row=4, column=0, sticky="w")
+        row, column = divmod(len(_NUMBERS), _COLUMNS)
+        widgets.label(grid, "Sampler", style="SmallDim").grid(
+            row=2 * row, column=column, columnspan=_COLUMNS - column, sticky="w"
+        )
         self._values["sampler"] = tk.StringVar(form, SAMPLER_LABELS[Sampling().sampler])
         box = ttk.Combobox(
             grid,
@@ -188,9 +192,15 @@ class TrialPage(View):
             values=list(SAMPLER_LABELS.values()),
             state="readonly",
             font="OneTrainerBody",
-            width=22,
+            width=20,
         )
-        box.grid(row=5, column=0, columnspan=3, sticky="w")
+        box.grid(
+            row=2 * row + 1,
+            column=column,
+            columnspan=_COLUMNS - column,
+            sticky="w",
+            pady=(0, px(6)),
+        )
         widgets.name(box, "trial sampler")
 
     def _arrange(self, event: "tk.Event[ttk.Frame]") -> None:
