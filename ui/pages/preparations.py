@@ -13,7 +13,7 @@ from ui.theme.rounded import set_up_all
 
 AFTER_MS = 400
 # Until the screen has usually asked for all that it shows, and again until it shows that.
-_SEEN_AFTER_MS = 25
+_SEEN_AFTER_MS = 40
 _INTERVAL_MS, _AT_ONCE_MS = 30, 1
 
 
