@@ -3,12 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onetrainer.config.base.numbers import number_text
 from onetrainer.messages.durations import format_duration, time_lines
 from onetrainer.messages.formatting import counted, some, table
-from onetrainer.run.events import Forecast
+
+if TYPE_CHECKING:
+    from onetrainer.run.events import Forecast
 
 GB = 1 << 30
 """Bytes of a GB as graphics cards are labeled."""
@@ -67,7 +69,7 @@ def fits(peak: int, available: int) -> bool:
     return peak <= SAFE_FRACTION * available
 
 
-def verdict(forecast: Forecast) -> str:
+def verdict(forecast: "Forecast") -> str:
     """Return a sentence that says whether a run fits into free memory."""
     peak, free = forecast.peak_bytes, forecast.available_bytes
     when = f"the peak is in {phase_label(forecast.peak_phase)}"
@@ -92,7 +94,7 @@ def largest_parts(parts: Mapping[str, int], count: int = 3) -> str:
     return ", ".join(f"{component_label(part)} {format_memory(size)}" for part, size in ordered)
 
 
-def forecast_lines(forecast: Forecast) -> list[str]:
+def forecast_lines(forecast: "Forecast") -> list[str]:
     """Return the phases with their components, the verdict, notes and times as lines."""
     phases = forecast.phases.values()
     names = [part for part in _PARTS if any(part in own for own in phases)]
@@ -136,7 +138,7 @@ def fix_lines(fixes: Sequence[Mapping[str, Any]], available: int) -> list[str]:
     return lines
 
 
-def fix_section(forecast: Forecast) -> list[str]:
+def fix_section(forecast: "Forecast") -> list[str]:
     """Return fixes that lower the peak, under a heading."""
     if not forecast.fixes:
         return ["", "No known setting lowers it."]

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from onetrainer.errors import UserError, sentence
 from onetrainer.json_file import Document
 from onetrainer.messages.durations import format_passes
 from onetrainer.messages.memory import component_label, fits, phase_label
-from onetrainer.run.events import Forecast
 from ui.messages.problems import capitalized
 from ui.progress.units import format_bytes
 from ui.theme.palette import SERIES_COLORS, Role
+
+if TYPE_CHECKING:
+    from onetrainer.run.events import Forecast
 
 # Components below a hundredth of the total cannot be seen in a bar.
 _MIN_FRACTION = 0.01
@@ -70,7 +73,7 @@ def phase_title(name: str) -> str:
     return capitalized(phase_label(name))
 
 
-def verdict(forecast: Forecast) -> Verdict:
+def verdict(forecast: "Forecast") -> Verdict:
     """Return whether a run fits into the free memory."""
     peak, free = format_bytes(forecast.peak_bytes), format_bytes(forecast.available_bytes)
     details = f"Peak: {phase_label(forecast.peak_phase)}."
@@ -107,7 +110,7 @@ def colors_of(names: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def fix_summary(fix: Document, forecast: Forecast) -> FixSummary:
+def fix_summary(fix: Document, forecast: "Forecast") -> FixSummary:
     """Return the text of a fix, with what it saves and costs."""
     peak = int(fix.get("peak_bytes", 0))
     saved, cost = forecast.peak_bytes - peak, str(fix.get("cost", ""))
@@ -126,7 +129,7 @@ def fix_summary(fix: Document, forecast: Forecast) -> FixSummary:
 _WITHOUT_MEMORY = {"cpu": "The device is the CPU", "mps": "Apple's GPU shares the computer's RAM"}
 
 
-def forecast_notes(forecast: Forecast, *, device: str) -> str:
+def forecast_notes(forecast: "Forecast", *, device: str) -> str:
     """Return notes about what the forecast covers; "" if there are none.
 
     Args:
@@ -151,7 +154,7 @@ def _fix_verdict(peak: int, available: int) -> tuple[str, Role]:
     return ("only just", "warning") if peak <= available else ("not enough alone", "dim")
 
 
-def duration_text(forecast: Forecast | None) -> str:
+def duration_text(forecast: "Forecast | None") -> str:
     """Return the expected duration of a run: "About 40 s a step, 20 min in all"; "" if unknown."""
     text = forecast.time.get("message", "") if forecast is not None else ""
     return capitalized(str(text)).rstrip(".")

@@ -3,8 +3,8 @@
 import tkinter as tk
 from functools import partial
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-from onetrainer.run.events import Forecast
 from ui.charts.bar_table import BarRow, BarTable
 from ui.charts.stacked_bar import StackedBar
 from ui.context import Context, Offer
@@ -23,6 +23,9 @@ from ui.messages.problems import capitalized
 from ui.model.form_fields import MEMORY_PAGE
 from ui.progress.units import format_bytes
 from ui.widgets.placing import show, toned, while_visible
+
+if TYPE_CHECKING:
+    from onetrainer.run.events import Forecast
 
 _MAX_FIXES = 5
 _APPLY_ROOM = 112
@@ -97,7 +100,7 @@ class MemoryCard:
         has_more = forecast is not None and not self._is_full
         show(self._more.widget, has_more, side="left", pady=(self._context.widgets.px(8), 0))
 
-    def _show(self, forecast: Forecast) -> None:
+    def _show(self, forecast: "Forecast") -> None:
         px = self._context.widgets.px
         summary, forecasts = verdict(forecast), self._context.forecasts
         # An outdated verdict is shown without color.

@@ -240,11 +240,11 @@ def prompt_lines(draft: Draft) -> list[str]:
 
 def sample_line(draft: Draft, times: int | None) -> str:
     """Describe the samples. times: How often they are generated; None if that is not known."""
-    from onetrainer.captions.sample_prompts import shots_of
-
     prompts, config = draft.value("sampling.prompts"), draft.valid_config()
     count = len(prompts) if isinstance(prompts, list) else 0
     if config:
+        from onetrainer.captions.sample_prompts import shots_of
+
         count = len(shots_of(config, config.sampling.prompts))
     each = f"{counted(count, 'sample image')} each time"
     if times is not None:
