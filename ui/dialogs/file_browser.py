@@ -222,7 +222,7 @@ def _table(widgets: Widgets, parent: tk.Misc, columns: dict[str, tuple[str, int]
     for name, (label, width) in columns.items():
         table.heading(name, text=label, anchor="w")
         table.column(name, width=widgets.px(width), anchor="w", stretch=name == "name")
-    widgets.on_wheel[table] = lambda steps: table.yview_scroll(steps, "units")
+    widgets.scroll_by_wheel(table)
     return table
 
 

@@ -2,12 +2,13 @@
 
 import tkinter as tk
 from collections.abc import Callable
+from functools import partial
 
 from onetrainer.config.fields import Setting
 from ui.model.form_fields import edit_text
 from ui.theme.palette import Role
 from ui.widgets.placing import give_focus, show
-from ui.widgets.widgets import Widgets
+from ui.widgets.widgets import Widgets, can_scroll
 
 _LINES, _LIST_LINES = 2, 5
 _MAX_LINES = 9
@@ -42,7 +43,7 @@ class ParagraphEditor:
         text.pack(side="left", fill="x", expand=True)
         self._bar = widgets.scrollbar(frame, text.yview, width=12)
         text.configure(yscrollcommand=self._scrolled)
-        widgets.on_wheel[text] = self._wheel
+        widgets.on_wheel[text] = partial(can_scroll, text)  # Tk scrolls it as long as it can
         self._text = text
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = text
@@ -92,10 +93,3 @@ class ParagraphEditor:
         is_full = not is_whole and int(self._text.cget("height")) >= _MAX_LINES
         show(self._bar, is_full, side="right", fill="y", before=self._text)
         self._bar.set(float(first), float(last))
-
-    def _wheel(self, steps: int) -> None:
-        """Scroll the page where Tk cannot scroll the text any further."""
-        first, last = self._text.yview()
-        if (first > 0 and steps < 0) or (last < 1 and steps > 0):
-            return
-        self._widgets.turn_wheel(self._text.master, steps)

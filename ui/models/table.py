@@ -28,13 +28,14 @@ _NO_NEW = f"No base models were found there. {_NONE}"
 _HUB = "Hugging Face Hub"
 _PROGRAMS = "Your own folder, or that of ComfyUI or A1111: their models are found in it."
 _MOST_FOLDERS_SHOWN = 4
+_LEAST = 60
 
 
 class ModelTable:
     """Table with the folders that it lists; place `outer`.
 
     chosen: called with what chooses a model, when it is selected. take: called on Return and on a
-    double click.
+    double click. fills: whether it takes the width that there is, and asks for none.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class ModelTable:
         take: Callable[[], None],
         *,
         rows: int,
+        fills: bool = False,
     ) -> None:
         self._context = context
         self._chosen = chosen
@@ -58,7 +60,8 @@ class ModelTable:
         for name, (label, width) in _COLUMNS.items():
             table.heading(name, text=label, anchor="w")
             is_wide = name in ("name", "place")
-            table.column(name, width=px(width), minwidth=px(60), anchor="w", stretch=is_wide)
+            asked = px(_LEAST if fills and is_wide else width)
+            table.column(name, width=asked, minwidth=px(_LEAST), anchor="w", stretch=is_wide)
         bar = widgets.scrollbar(line, table.yview)
         table.configure(yscrollcommand=bar.set)
         table.pack(side="left", fill="both", expand=True)
@@ -67,7 +70,7 @@ class ModelTable:
         table.bind("<Down>", lambda _: self._begin())
         for sequence in ("<Return>", "<Double-Button-1>"):
             table.bind(sequence, lambda _: self._take(take))
-        widgets.on_wheel[table] = lambda steps: table.yview_scroll(steps, "units")
+        widgets.scroll_by_wheel(table)
         widgets.name(table, "answer models")
         self._note = widgets.label(self.outer, style="SmallDim", wrap=560)
         self._note.pack(anchor="w", pady=(px(6), 0))

@@ -158,16 +158,15 @@ def _tables(style: ttk.Style, palette: Palette, px: Px) -> None:
         relief="flat",
     )
     style.map("Treeview.Heading", background=[("active", palette["raised"])])
-    for way in ("Vertical", "Horizontal"):
-        style.configure(
-            f"{way}.TScrollbar",
-            **_flat(hover) | {"bordercolor": card},
-            troughcolor=card,
-            arrowcolor=palette["dim"],
-            arrowsize=px(11),
-            gripcount=0,
-        )
-        style.map(f"{way}.TScrollbar", background=[("disabled", card)])
+    style.configure(  # of the lists of combo boxes, which Tk makes itself
+        "Vertical.TScrollbar",
+        **_flat(hover) | {"bordercolor": card},
+        troughcolor=card,
+        arrowcolor=palette["dim"],
+        arrowsize=px(11),
+        gripcount=0,
+    )
+    style.map("Vertical.TScrollbar", background=[("disabled", card)])
     knob, edge = palette["fill"], palette["accent"]
     style.configure("Horizontal.TScale", **_flat(knob), troughcolor=palette["raised"], gripcount=0)
     focus = [("focus", edge)]

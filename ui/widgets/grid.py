@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ui.widgets.drawing import Drawing
-from ui.widgets.widgets import Widgets
+from ui.widgets.widgets import Widgets, can_scroll
 
 _RING = 2
 _WHEEL_PX = 60
@@ -249,14 +249,13 @@ class Grid:
         self.canvas.yview(*arguments)
         self.draw()
 
-    def _on_wheel(self, steps: int) -> None:
-        """Scroll, or what the grid is in where it cannot be scrolled any further."""
-        first, last = self.canvas.yview()
-        if (steps < 0 and first > 0) or (steps > 0 and last < 1):
+    def _on_wheel(self, steps: int) -> bool:
+        """Scroll; return whether it could be scrolled any further."""
+        is_free = can_scroll(self.canvas, steps)
+        if is_free:
             self.canvas.yview_scroll(steps * self._widgets.px(_WHEEL_PX), "units")
             self.draw()
-        else:
-            self._widgets.turn_wheel(self.canvas.master, steps)
+        return is_free
 
     def _bar_set(self, *_: float) -> None:
         # Tk may call this again while the scrollbar is drawn, so the arguments can be outdated.

@@ -84,14 +84,16 @@ class Widgets:
         self._buttons: WeakValueDictionary[str, Button] = WeakValueDictionary()
         self.with_problem: WeakSet[tk.Misc] = WeakSet()
         self.on_focus: WeakKeyDictionary[tk.Misc, Callable[[tk.Misc], None]] = WeakKeyDictionary()
-        self.on_wheel: WeakKeyDictionary[tk.Misc, Callable[[int], None]] = WeakKeyDictionary()
+        # Of those that return False what is around them is scrolled.
+        self.on_wheel: WeakKeyDictionary[tk.Misc, Callable[[int], object]] = WeakKeyDictionary()
 
     def turn_wheel(self, widget: tk.Misc | None, steps: int) -> None:
-        """Scroll a widget, or the nearest one around it that can be scrolled."""
-        while widget is not None and widget not in self.on_wheel:
+        """Scroll a widget, or the nearest one around it that can be scrolled any further."""
+        while widget is not None:
+            scroll = self.on_wheel.get(widget)
+            if scroll is not None and scroll(steps) is not False:
+                return
             widget = widget.master
-        if widget is not None:
-            self.on_wheel[widget](steps)
 
     def px(self, length: float) -> int:
         """Convert pixels at 96 dpi to pixels of this screen."""
@@ -260,6 +262,17 @@ class Widgets:
         box.configure(yscrollcommand=bar.set)
         return bar
 
+    def scroll_by_wheel(self, box: ttk.Treeview | tk.Text | tk.Canvas, by: int = 1) -> None:
+        """Scroll a box by so many units a notch of the wheel; at its end, what is around it."""
+
+        def scroll(steps: int) -> bool:
+            is_free = can_scroll(box, steps)
+            if is_free:
+                box.yview_scroll(by * steps, "units")
+            return is_free
+
+        self.on_wheel[box] = scroll
+
     def text_box(self, parent: tk.Misc, *, width: int, height: int) -> tk.Text:
         """Create a field for several lines. width, height: in characters."""
         box = tk.Text(parent, width=width, height=height, wrap="word", font=BODY)
@@ -289,6 +302,12 @@ class Widgets:
         """Create a progress bar at 0."""
         style = progress_style(self.theme.faces, ground, height)
         return Progress(parent, style=style, height=self.px(height))
+
+
+def can_scroll(box: ttk.Treeview | tk.Text | tk.Canvas, steps: int) -> bool:
+    """Return whether a box has more to show in a direction: down, or up for negative steps."""
+    first, last = box.yview()
+    return first > 0 if steps < 0 else last < 1
 
 
 def _visible(widgets: list[tk.Misc]) -> tk.Misc:

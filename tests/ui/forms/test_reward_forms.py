@@ -9,6 +9,7 @@ from ui.model.form_fields import groups_in, page_of, pages
 from ui.model.variants import variants_in
 from ui.pages.settings.objective_card import objective_message
 from ui.pages.settings.summary_card import prompt_lines
+from ui.widgets.scroller import bind_wheel
 
 ENTRY = "objective.rewards.0"
 REWARDS = variants_in({"objective": {"kind": "alignprop"}})
@@ -111,11 +112,13 @@ def test_the_wheel_over_a_long_list_leaves_the_page_alone(make_form, draft, root
     text = form.row("objective.prompts.text").editor.focus
     widgets = form._context.widgets
     widgets.on_wheel[form._parent] = turned.append
-    widgets.on_wheel[text](1)
+    bind_wheel(root, lambda: widgets)
+    text.event_generate("<Button-5>")
     assert turned == []
-    widgets.on_wheel[text](-1)  # at its top
+    text.yview_moveto(0)
+    text.event_generate("<Button-4>")
     text.yview_moveto(1)
-    widgets.on_wheel[text](1)
+    text.event_generate("<Button-5>")
     assert turned == [-1, 1]
 
 

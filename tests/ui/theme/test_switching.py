@@ -88,6 +88,10 @@ def test_bars_show_how_far_they_are(widgets, root, color_at):
     ):
         bar.set(fraction)
         assert [color_at(bar, x, 4) for x in (50, 150)] == [of(widgets, role) for role in roles]
+    bar.set(0.005)  # a round dot, not a piece of one
+    dot = [color_at(bar, x, 4) for x in (4, 12)]
+    assert dot == [of(widgets, role) for role in ("fill", "raised")]
+    assert color_at(bar, 0, 0) == color_at(bar, 199, 0)
     resize(root, 300, 300)
     scrollbar = widgets.scrollbar(root, print)
     scrollbar.pack(fill="y", expand=True)

@@ -4,11 +4,12 @@ import tkinter as tk
 
 from ui.actions.keys import SHORTCUTS
 from ui.context import Context, View
+from ui.theme.theme import MONO
 from ui.widgets.placing import wrap_within
 from ui.widgets.scroller import Scroller
 from ui.widgets.widgets import CARD_PAD
 
-_MARGIN, _KEYS, _WRAP = 28, 220, 520
+_MARGIN, _GAP, _WRAP = 28, 20, 520
 
 
 class KeysPage(View):
@@ -28,21 +29,23 @@ class KeysPage(View):
         self._make_support(context, box)
         outer, inner = widgets.card(box)
         outer.pack(fill="x", pady=(widgets.px(14), 0))
-        inner.grid_columnconfigure(0, minsize=widgets.px(_KEYS))
-        inner.grid_columnconfigure(1, minsize=widgets.px(260))
         listed = [(keys, description) for keys, description, _ in SHORTCUTS]
         pages = [
             (page.key.replace("-", "+"), f"Go to {page.title}")
             for page in context.pages
             if page.key
         ]
+        listed += pages
+        widest = max(widgets.theme.measure(keys, MONO) for keys, _ in listed) + widgets.px(_GAP)
+        inner.grid_columnconfigure(0, minsize=widest)
+        inner.grid_columnconfigure(1, minsize=widgets.px(260))
         texts = []
-        for line, (keys, description) in enumerate((*listed, *pages)):
+        for line, (keys, description) in enumerate(listed):
             widgets.label(inner, keys, style="Mono").grid(row=line, column=0, sticky="w")
             about = widgets.label(inner, description)
             about.grid(row=line, column=1, sticky="w", pady=widgets.px(4))
             texts.append(about)
-        margin = widgets.px(2 * (_MARGIN + CARD_PAD) + _KEYS)
+        margin = widgets.px(2 * (_MARGIN + CARD_PAD)) + widest
         wrap_within(scroller.canvas, *texts, margin=margin, most=widgets.px(_WRAP))
 
     def refresh(self) -> None:

@@ -183,7 +183,7 @@ class PresetDetails:
         box.bind("<Configure>", self._set_tabs)
         box.bind("<Tab>", lambda event: _focus_next(event.widget))
         widgets.name(box, "preset changes")
-        widgets.on_wheel[box] = lambda steps: box.yview_scroll(2 * steps, "units")
+        widgets.scroll_by_wheel(box, 2)
         return box
 
     def _set_tabs(self, event: "tk.Event[tk.Text]") -> None:

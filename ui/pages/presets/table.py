@@ -70,7 +70,7 @@ class PresetTable:
         for key, by in (("<Down>", 1), ("<Up>", -1), ("<Next>", 8), ("<Prior>", -8)):
             self.tree.bind(key, partial(self.move, by))
         widgets.name(self.tree, "presets table")
-        widgets.on_wheel[self.tree] = lambda steps: self.tree.yview_scroll(steps, "units")
+        widgets.scroll_by_wheel(self.tree)
 
     @property
     def chosen(self) -> PresetRow | None:

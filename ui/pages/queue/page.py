@@ -163,7 +163,7 @@ class QueuePage(View):
         tree.bind("<Alt-Up>", lambda _: self._move(-1))
         tree.bind("<Alt-Down>", lambda _: self._move(1))
         self._context.widgets.name(tree, "queue table")
-        self._context.widgets.on_wheel[tree] = lambda steps: tree.yview_scroll(steps, "units")
+        self._context.widgets.scroll_by_wheel(tree)
         return tree
 
     def _fill(self, listing: Listing) -> None:

@@ -110,7 +110,7 @@ class Comparison:
         widgets.scrollbar_of(self._settings, self._tree).pack(side="right", fill="y")
         self._tree.pack(side="left", fill="both", expand=True)
         self._tree.bind("<<ThemeChanged>>", lambda _: self._paint())
-        widgets.on_wheel[self._tree] = lambda steps: self._tree.yview_scroll(steps, "units")
+        widgets.scroll_by_wheel(self._tree)
         widgets.name(self._tree, "compared settings")
         # Of each row by column, also what there is no room for.
         self._texts: dict[str, dict[str, str]] = {}

@@ -76,7 +76,7 @@ class RunTable:
         tree.bind("<Configure>", lambda _: self._fit())
         tree.configure(yscrollcommand=self._scrolled)
         widgets.name(tree, "runs table")
-        widgets.on_wheel[tree] = lambda steps: tree.yview_scroll(steps, "units")
+        widgets.scroll_by_wheel(tree)
 
     @property
     def chosen(self) -> list[RunRow]:

@@ -51,8 +51,7 @@ class ImagesStep:
         for label, name in ((self._found, "found"), (self._warnings, "warnings")):
             widgets.name(label, f"start images {name}")
         self._drawing = Drawing(widgets, self.outer, self._draw, height=px(_SIDE))
-        self._found.pack(anchor="w", pady=(px(14), 0))
-        self._about.pack(anchor="w", pady=(px(4), 0))
+        self._about.pack(anchor="w", pady=(px(8), 0))
 
     def refresh(self) -> None:
         """Show what is known about the folder."""
@@ -66,6 +65,7 @@ class ImagesStep:
         else:
             self._found.say(_found_text(images), "Bold")
             self._about.say(_caption_text(images))
+        show(self._found, images is not None, anchor="w", pady=(px(14), 0), before=self._about)
         warnings = images.warnings if images is not None else ()
         self._warnings.say("\n".join(warnings))
         show(self._warnings, bool(warnings), anchor="w", pady=(px(6), 0), after=self._about)

@@ -60,7 +60,7 @@ class ModelStep:
         widgets.name(box, "start family")
         box.set(FAMILY_LABELS.get(choices.family, ""))
         self._family = box
-        self._table = ModelTable(context, self.outer, self.field.set, take, rows=_ROWS)
+        self._table = ModelTable(context, self.outer, self.field.set, take, rows=_ROWS, fills=True)
         self._table.outer.pack(fill="x", pady=(px(14), 0))
 
     def refresh(self) -> None:
