@@ -8,10 +8,11 @@ from ui.context import Context, View
 from ui.pages.preview.check import CheckTab
 from ui.pages.preview.plan import PlanTab
 from ui.widgets.button import Button
+from ui.widgets.placing import wrap_within
 from ui.widgets.scroller import Scroller
 
 _LEAD = "What training will do with your images. The files are never changed."
-_LEAST = 540
+_LEAST, _GAP = 540, 40
 
 
 class Tab(Protocol):
@@ -37,7 +38,7 @@ class PreviewPage(View):
         page.grid(sticky="nsew")
         head = widgets.frame(page, ground="window")
         head.pack(fill="x", padx=widgets.px(28), pady=(widgets.px(21), widgets.px(12)))
-        heading, _, _ = widgets.heading(head, "Preview", _LEAD)
+        heading, _, lead = widgets.heading(head, "Preview", _LEAD)
         heading.pack(side="left")
         choice = widgets.frame(head, ground="window")
         choice.pack(side="right", anchor="s")
@@ -53,6 +54,8 @@ class PreviewPage(View):
             )
             button.widget.pack(side="left", padx=(widgets.px(6), 0))
             self._buttons[name] = button
+        taken = sum(button.widget.winfo_reqwidth() for button in self._buttons.values())
+        wrap_within(head, lead, margin=taken + widgets.px(_GAP))
         self.shown = ""
         self.show("plan")
 

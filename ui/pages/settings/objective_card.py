@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from ui.context import Context
 from ui.model.form_fields import page_of
 from ui.widgets.placing import show_in_grid
+from ui.widgets.widgets import CARD_PAD
 
 _OF_REWARDS, _OF_IMAGES = "alignprop", "denoising"
 _VAE = "The VAE is trained by reconstruction only. Choose another method first."
 _WRAP, _WRAP_WITH_BUTTON = 620, 430
+# What a line that Tk wraps may be longer than was asked for.
+_BEYOND = 8
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class ObjectiveCard:
         self._context = context
         self._page = page
         self._shown: ObjectiveMessage | None = None
+        self._width = 0
         widgets = context.widgets
         self._outer, inner = widgets.card(parent)
         self._outer.grid(row=line, column=0, sticky="ew", pady=(0, widgets.px(14)))
@@ -80,7 +84,6 @@ class ObjectiveCard:
         widgets, has_title = self._context.widgets, bool(message.title)
         self._title.say(message.title)
         self._text.say(message.text)
-        self._text.configure(wraplength=widgets.px(_WRAP if has_title else _WRAP_WITH_BUTTON))
         self._button.set_text(message.button)
         self._button.set_kind("primary" if self._page == "rewards" and has_title else "plain")
         self._button.enable(message.reason)
@@ -91,6 +94,16 @@ class ObjectiveCard:
         else:
             self._title.grid_remove()
             self._button.widget.grid(row=1, column=1, sticky="e", padx=(widgets.px(8), 0), pady=0)
+        self.set_width(self._width)
+
+    def set_width(self, width: int) -> None:
+        """Wrap the text to the width of the card in pixels; 0 if it is not known yet."""
+        self._width, px = width, self._context.widgets.px
+        is_alone = self._shown is None or bool(self._shown.title)
+        most = px(_WRAP if is_alone else _WRAP_WITH_BUTTON)
+        taken = 0 if is_alone else self._button.widget.winfo_reqwidth() + px(8)
+        room = width - 2 * px(CARD_PAD) - px(_BEYOND) - taken
+        self._text.configure(wraplength=max(px(120), min(most, room)) if width else most)
 
     def _clicked(self) -> None:
         act, draft = self._context.act, self._context.draft

@@ -281,6 +281,8 @@ class SettingsPage(View):
                 index, minsize=column + gap * (index > 0) if is_used else 0
             )
         self.form.set_columns(columns)
+        if self._objective is not None:
+            self._objective.set_width(column)
         for box in (self._sticky.top, self._sticky.frame):
             widgets.wrap_in_card(box, width)
         self._help.break_lines()
