@@ -67,10 +67,11 @@ class CaptionPanel:
             button.widget.pack(side="left", padx=(0, px(6)))
         self._note.pack(side="bottom", anchor="w", fill="x")
         self._tokens.pack(side="bottom", anchor="w", fill="x", pady=(px(6), 0))
-        self.box.pack(side="bottom", fill="x")
+        self.box.pack(side="bottom", fill="both", expand=True)
         self._about.pack(side="bottom", anchor="w", fill="x", pady=(0, px(8)))
         self._name.pack(side="bottom", anchor="w", pady=(px(6), 0))
-        self._view.canvas.pack(fill="both", expand=True)
+        self._view.canvas.pack(fill="x")
+        self.outer.bind("<Configure>", self._share, add="+")
         wrap_within(self.outer, self._about, self._tokens, self._note, margin=0)
         self.box.bind("<<Modified>>", lambda _: self._modified())
         self.box.bind("<Tab>", lambda _: _to_next(self.box))
@@ -79,6 +80,11 @@ class CaptionPanel:
         self.box.bind("<Control-z>", lambda _: self._step(self.box.edit_undo))
         for keys in ("<Control-Z>", "<Control-y>"):
             self.box.bind(keys, lambda _: self._step(self.box.edit_redo))
+
+    def _share(self, event: "tk.Event[tk.Misc]") -> None:
+        """Give the view a square where there is room for it, and the caption what is left."""
+        others = self.outer.winfo_reqheight() - self._view.canvas.winfo_reqheight()
+        self._view.set_height(max(1, min(event.width, event.height - others)))
 
     @property
     def is_changed(self) -> bool:
