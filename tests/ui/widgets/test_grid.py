@@ -128,13 +128,13 @@ def test_more_cells_that_fit_are_not_scrolled(grid):
 
 
 def test_the_wheel_scrolls_the_page_once_the_cells_are_at_their_end(grid):
-    turned, wheel = [], grid.cells._widgets.on_wheel
-    wheel[grid.root] = turned.append
+    turned, widgets = [], grid.cells._widgets
+    widgets.on_wheel[grid.root] = turned.append
     grid.show(120)
-    wheel[grid.cells.canvas](1)
+    widgets.turn_wheel(grid.cells.canvas, 1)
     assert turned == []
     grid.cells.canvas.yview_moveto(1)
-    wheel[grid.cells.canvas](1)
+    widgets.turn_wheel(grid.cells.canvas, 1)
     assert turned == [1]
 
 
