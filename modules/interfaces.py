@@ -71,10 +71,7 @@ class LatentMoments:
 
     def drawn(self, noise: Tensor) -> Tensor:
         """Sample latents on the posterior's device; noise: (B, C, h, w), standard normal."""
-        mean, std, noise = (
-            to_device(tensor, self.mean.device) for tensor in (self.mean, self.std, noise)
-        )
-        return mean + std * noise
+        return self.mean + self.std * to_device(noise, self.mean.device)
 
 
 @dataclass(frozen=True)

@@ -92,10 +92,10 @@ class TransformTable:
 
     def time_ids(self, keys: Sequence[TransformKey]) -> Tensor:
         """Return the size conditioning of transformed images, (B, 6), float32."""
-        return torch.stack([self._time_ids(key) for key in keys])
+        return torch.cat([self._time_ids(key) for key in keys])
 
     def _find_time_ids(self, key: TransformKey) -> Tensor:
-        return torch.tensor(size_conditioning(self.items[key[0]], self.transform(*key)))
+        return torch.tensor([size_conditioning(self.items[key[0]], self.transform(*key))])
 
 
 class EntryLost(EndsRun):
@@ -138,6 +138,9 @@ class EncodedImages:
     blanks: Mapping[Bucket, Tensor]
     encode: Callable[[Tensor], LatentMoments]
     new: int = 0
+    _remembered: dict[tuple[str, TransformKey], Mapping[str, Tensor]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -159,8 +162,10 @@ class EncodedImages:
         return self.gather([(index, number)])
 
     def gather(self, keys: Sequence[TransformKey]) -> LatentMoments:
-        """Read several cached moments of one size: (B, 4, h, w) each, on the CPU."""
-        return LatentMoments(*self._gather(LATENTS, ("mean", "std"), keys))
+        """Copy several cached moments of one size: (B, 4, h, w) each, on the CPU."""
+        entries = [self._entry(LATENTS, key) for key in keys]
+        mean, std = (torch.cat([each[name] for each in entries]) for name in ("mean", "std"))
+        return LatentMoments(mean, std)
 
     def mask(self, index: int, number: int) -> Tensor | None:
         """Return a training mask, (1, 1, h, w), float32 in [0, 1]; None without one."""
@@ -215,19 +220,27 @@ class EncodedImages:
         if entries is None or not entries.entry_type.files(self.items[index]):
             return None
         if self.is_cached:
-            return self._gather(name, (tensor,), [(index, number)])[0]
+            return self._entry(name, (index, number))[tensor]
         return self._decoded(name, index, number)
 
-    def _gather(
-        self, name: str, tensors: Sequence[str], keys: Sequence[TransformKey]
-    ) -> list[Tensor]:
-        locations = self.entries[name].locations
+    def _entry(self, name: str, key: TransformKey) -> Mapping[str, Tensor]:
+        """Return the tensors of an image's cached entry, (1, ...) each; they lie in its file."""
+        self.store.renew_lease()  # also for what is not read again
+        known = self._remembered.get((name, key))
+        if known is None:
+            known = self._read(name, key)
+            if len(self._remembered) < _REMEMBERED:
+                self._remembered[name, key] = known
+        return known
+
+    def _read(self, name: str, key: TransformKey) -> Mapping[str, Tensor]:
+        locations, (index, number) = self.entries[name].locations, key
         assert locations is not None, "they are cached"
-        rows = [self.transforms.rows_of(index)[number] for index, number in keys]
         try:
-            return self.store.gather(locations, rows, tensors)
+            tensors = self.store.read(locations, self.transforms.rows_of(index)[number])
         except DamagedEntry as error:
             _raise_lost(self.store, error)
+        return {name: tensor[None] for name, tensor in tensors.items()}
 
     def _decoded(self, name: str, index: int, number: int) -> Tensor:
         item, entry_type = self.items[index], self.entries[name].entry_type

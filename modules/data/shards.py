@@ -168,23 +168,6 @@ class Store:
         self._check(mapped, row)
         return {name: rows.values[row] for name, rows in mapped.rows.items()}
 
-    def gather(
-        self, locations: EntryLocations, rows: Sequence[int], names: Sequence[str]
-    ) -> list[Tensor]:
-        """Copy some tensors of several entries of one shape, (B, ...) each.
-
-        rows: indices into the locations. Raises DamagedEntry, and ValueError for missing entries.
-        """
-        numbers = [int(locations.shard[row]) for row in rows]
-        if min(numbers, default=-1) < 0:
-            raise ValueError("rows without an entry")
-        self.renew_lease()
-        at = [int(locations.row[row]) for row in rows]
-        sources = [self._mapped[number] for number in numbers]
-        for mapped, row in zip(sources, at, strict=True):
-            self._check(mapped, row)
-        return [_gathered(name, [each.rows[name] for each in sources], at) for name in names]
-
     def verify(self) -> None:
         """Check all located entries that were not read yet; damaged ones become missing."""
         for mapped in list(self._mapped):
@@ -266,23 +249,6 @@ class _Rows:
         """All rows, (N, *shape), without copying them."""
         rows = torch.from_numpy(self.bytes).view(self.dtype)
         return rows.view(len(self.bytes), *self.shape)
-
-
-def _gathered(name: str, sources: Sequence[_Rows], at: Sequence[int]) -> Tensor:
-    """Copy a row of each source, (B, ...)."""
-    first = sources[0]
-    if len(at) == 1:
-        return first.values[at[0] : at[0] + 1].clone()
-    # numpy's copies take half the time of torch's here, which allocate new memory each time.
-    if all(source is first for source in sources):
-        out = first.bytes.take(at, axis=0)
-    else:
-        out = np.empty((len(at), first.bytes.shape[1]), np.uint8)
-        for index, (source, row) in enumerate(zip(sources, at, strict=True)):
-            if (source.dtype, source.shape) != (first.dtype, first.shape):
-                raise ValueError(f"{name}: {source.shape} among {first.shape}")
-            out[index] = source.bytes[row]
-    return torch.from_numpy(out.reshape(-1)).view(first.dtype).view(len(at), *first.shape)
 
 
 class _MappedShard:

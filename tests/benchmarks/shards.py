@@ -117,7 +117,12 @@ def _write(folder: Path, samples: int, size: int) -> None:
 
 def _ours(store: Store, samples: int) -> Read:
     places = store.locate("latents", [entry_key(row) for row in range(samples)])
-    return lambda rows: [each[:, 0] for each in store.gather(places, rows, ("mean", "std"))]
+
+    def read(row: int) -> tuple[Tensor, ...]:
+        tensors = store.read(places, row)
+        return tensors["mean"], tensors["std"]
+
+    return lambda rows: _stack([read(row) for row in rows])
 
 
 def _stack(samples: list[tuple[Tensor, ...]]) -> list[Tensor]:

@@ -75,16 +75,6 @@ def test_store_has_what_was_sealed(store):
     assert not store.has("latents", entry_key("none")) and not store.has("text", KEYS[0])
 
 
-def test_gathered_rows_equal_stacked_ones(store):
-    store.put("latents", entry_key("more"), _tensors(9))
-    places = store.locate("latents", [*KEYS, entry_key("more")])
-    for rows in ([4, 0, 4], [6, 7, 1]):
-        for name in _tensors(0):
-            stacked = torch.stack([store.read(places, row)[name] for row in rows])
-            (gather,) = store.gather(places, rows, [name])
-            assert torch.equal(gather, stacked) and gather.dtype == stacked.dtype
-
-
 def test_writing_into_a_view_does_not_reach_the_file(store):
     before = _files(store)[0].read_bytes()
     store.read(store.locate("latents", KEYS), 0)["mean"].zero_()
@@ -99,12 +89,10 @@ def test_views_are_of_the_file_and_not_copied(store):
     assert max(storages) - min(storages) == (COUNT - 1) * first.numel() * 4
 
 
-def test_rows_that_cannot_be_stacked_are_refused(store):
-    store.put("latents", entry_key("wide"), _tensors(9, width=8))
-    places = store.locate("latents", [KEYS[0], entry_key("wide"), entry_key("none")])
-    for rows in ([0, 1], [0, 2], []):
-        with pytest.raises(ValueError, match=r"mean|without"):
-            store.gather(places, rows, ["mean"])
+def test_an_entry_that_is_not_there_is_refused(store):
+    places = store.locate("latents", [KEYS[0], entry_key("none")])
+    with pytest.raises(ValueError, match="missing"):
+        store.read(places, 1)
 
 
 def test_places_stay_readable_when_others_merge_and_prune(store):
@@ -148,9 +136,9 @@ def test_entry_damaged_under_a_run_is_reported_and_made_again(store):
         byte = file.read(1)
         file.seek(-1, 1)
         file.write(bytes([byte[0] ^ 1]))
-    for read in (lambda: store.read(places, 3), lambda: store.gather(places, [2, 3], ["half"])):
+    for _ in range(2):
         with pytest.raises(DamagedEntry, match=path.name):
-            read()
+            store.read(places, 3)
     assert path.name in store.damaged[0]
     assert store.locate("latents", KEYS).missing == [3]
     store.put("latents", KEYS[3], _tensors(3))
