@@ -1,5 +1,6 @@
 """Training noise: offset, pyramid and perturbation noise on top of plain Gaussian noise."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -62,7 +63,7 @@ def draw_noise(
 
 
 def pyramid(
-    noise: Tensor, generators: list[torch.Generator], *, levels: int, discount: float
+    noise: Tensor, generators: Iterable[torch.Generator], *, levels: int, discount: float
 ) -> Tensor:
     """Add coarser and coarser noise, and normalize each image to a standard deviation of 1.
 

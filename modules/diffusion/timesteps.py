@@ -14,11 +14,6 @@ def timestep_table(section: Timesteps, *, steps: int) -> Tensor | None:
     return None if section == Uniform() else cumulative(density(section, steps))
 
 
-def uniform(count: int, *, steps: int, generator: torch.Generator) -> Tensor:
-    """Sample timesteps uniformly from [0, steps): (count,), int64, on the generator's device."""
-    return torch.randint(0, steps, (count,), generator=generator, device=generator.device)
-
-
 def cumulative(probabilities: Sequence[float]) -> Tensor:
     """Compute the cumulative distribution of timesteps, (steps,), float64, ending in exactly 1.
 
@@ -28,11 +23,14 @@ def cumulative(probabilities: Sequence[float]) -> Tensor:
     return summed / summed[-1]
 
 
-def weighted(count: int, *, cdf: Tensor, generator: torch.Generator) -> Tensor:
-    """Sample timesteps by inversion of their cumulative distribution: (count,), int64.
+def weighted(levels: Tensor, *, cdf: Tensor) -> Tensor:
+    """Sample timesteps by inversion of their cumulative distribution, (n,), int64.
 
-    cdf: from `cumulative`, on the generator's device. Timesteps of probability 0 never occur.
+    Timesteps of probability 0 never occur.
+
+    Args:
+        levels: (n,), uniform numbers in [0, 1), float64: float32 has too few numbers near 1 for the
+            last of many timesteps.
+        cdf: From `cumulative`, on the same device.
     """
-    # In float64: float32 has too few numbers near 1 for the last of many timesteps.
-    level = torch.rand(count, generator=generator, dtype=torch.float64, device=generator.device)
-    return torch.searchsorted(cdf, level, right=True)
+    return torch.searchsorted(cdf, levels, right=True)

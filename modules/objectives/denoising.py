@@ -12,7 +12,7 @@ from modules.diffusion.losses import errors, huber_thresholds
 from modules.diffusion.masks import MaskWeights, mask_weights, masked_mean
 from modules.diffusion.noise import draw_noise, offset_growth
 from modules.diffusion.schedule import at
-from modules.diffusion.timesteps import timestep_table, uniform, weighted
+from modules.diffusion.timesteps import timestep_table, weighted
 from modules.diffusion.weights import weight_table
 from modules.interfaces import Batch, Conditioning, Family, Loss, Microbatch, Probe
 from modules.memory.precision import uncached_autocast
@@ -164,10 +164,9 @@ class Denoising:
     def _timesteps(self, draws: Draws) -> Tensor:
         """Sample timesteps, (B,), int64, on the CPU."""
         table, steps = self._timestep_table, self._process.levels.steps
-        generators = draws.generators("timestep")
         if table is None:
-            return torch.cat([uniform(1, steps=steps, generator=each) for each in generators])
-        return torch.cat([weighted(1, cdf=table, generator=each) for each in generators])
+            return draws.integers("timestep", steps)
+        return weighted(draws.fractions("timestep"), cdf=table)
 
     def _mask_weights(self, batch: Batch, draws: Draws) -> MaskWeights | None:
         """Return the weights of the images' positions, on the CPU; None without masks."""
@@ -215,6 +214,8 @@ class Denoising:
     def _has_base_target(self, batch: Batch) -> list[bool]:
         """Return which images have the base model's prediction as their target."""
         nothing = (False,) * len(batch.positions)
+        if not batch.own_prediction and not batch.is_prior:
+            return [*nothing]
         own, prior = batch.own_prediction or nothing, batch.is_prior or nothing
         all_priors = isinstance(self._prior, OwnPrediction)
         return [

@@ -6,8 +6,8 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from modules import seeds
-from modules.diffusion.timesteps import cumulative, timestep_table, uniform, weighted
+from modules.diffusion.draws import Draws
+from modules.diffusion.timesteps import cumulative, timestep_table, weighted
 from onetrainer.config.objectives.timesteps import Timesteps, Uniform
 from onetrainer.schedules.timestep_density import density
 from tests.each import each
@@ -23,6 +23,11 @@ SECTIONS = [
     {"kind": "inverted_parabola", "curvature": 20.0, "center": 0.3},
     {"kind": "heavy_tail", "lowest": 0.3, "shift": 0.5},
 ]
+
+
+def levels(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(count, generator=generator, dtype=torch.float64)
 
 
 def statistic(sampled, probabilities):
@@ -42,7 +47,7 @@ def statistic(sampled, probabilities):
 def test_samples_follow_the_density(fields):
     section = TypeAdapter(Timesteps).validate_python(fields)
     table = timestep_table(section, steps=STEPS)
-    sampled = weighted(COUNT, cdf=table, generator=torch.Generator().manual_seed(5))
+    sampled = weighted(levels(COUNT, 5), cdf=table)
     value, freedom = statistic(sampled, density(section, STEPS))
     # Mean: the degrees of freedom; deviation: the root of twice as many. Four of these.
     assert value < freedom + 4 * math.sqrt(2 * freedom)
@@ -51,25 +56,27 @@ def test_samples_follow_the_density(fields):
 def test_a_slightly_other_density_would_be_noticed():
     section = TypeAdapter(Timesteps).validate_python({"kind": "logit_normal", "mean": 0.03})
     table = timestep_table(section, steps=STEPS)
-    sampled = weighted(COUNT, cdf=table, generator=torch.Generator().manual_seed(5))
+    sampled = weighted(levels(COUNT, 5), cdf=table)
     other = TypeAdapter(Timesteps).validate_python({"kind": "logit_normal"})
     value, freedom = statistic(sampled, density(other, STEPS))
     assert value > freedom + 4 * math.sqrt(2 * freedom)
 
 
 def test_samples_by_image_follow_the_density_too():
-    """A fresh generator for each draw, as in training, makes no pattern."""
+    """A generator seeded anew for each draw, as in training, makes no pattern."""
     section = TypeAdapter(Timesteps).validate_python({"kind": "cosine_map"})
     table = timestep_table(section, steps=10)
-    sampled = [
-        weighted(1, cdf=table, generator=seeds.generator(1, "timestep", step, position))
-        for step in range(1000)
-        for position in range(4)
-    ]
-    counts = torch.bincount(torch.cat(sampled), minlength=10).double()
-    expected = torch.tensor(density(section, 10), dtype=torch.float64) * 4000
-    value = float(((counts - expected) ** 2 / expected).sum())
-    assert value < 9 + 4 * math.sqrt(18)
+    draws = [Draws(1, step, (0, 1, 2, 3)) for step in range(1000)]
+    cases = {
+        "by density": ([weighted(each.fractions("timestep"), cdf=table) for each in draws],
+                       density(section, 10)),
+        "even": ([each.integers("timestep", 10) for each in draws], [0.1] * 10),
+    }  # fmt: skip
+    for name, (sampled, probabilities) in cases.items():
+        counts = torch.bincount(torch.cat(sampled), minlength=10).double()
+        expected = torch.tensor(probabilities, dtype=torch.float64) * 4000
+        value = float(((counts - expected) ** 2 / expected).sum())
+        assert value < 9 + 4 * math.sqrt(18), name
 
 
 def test_timesteps_without_probability_are_never_sampled():
@@ -77,12 +84,9 @@ def test_timesteps_without_probability_are_never_sampled():
     assert below.tolist() == pytest.approx([0, 0.3, 0.3, 1, 1])
     ends = torch.tensor([0.0, 0.3, 1 - 2**-53], dtype=torch.float64)
     assert torch.searchsorted(below, ends, right=True).tolist() == [1, 3, 3]
-    sampled = weighted(10_000, cdf=below, generator=torch.Generator().manual_seed(0))
+    sampled = weighted(levels(10_000, 0), cdf=below)
     assert set(sampled.tolist()) == {1, 3}
 
 
-def test_even_timesteps_are_sampled_as_whole_numbers():
+def test_even_timesteps_need_no_table():
     assert timestep_table(Uniform(), steps=1000) is None
-    sampled = uniform(3, steps=1000, generator=torch.Generator().manual_seed(1))
-    expected = torch.randint(0, 1000, (3,), generator=torch.Generator().manual_seed(1))
-    assert torch.equal(sampled, expected)
