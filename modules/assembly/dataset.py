@@ -32,7 +32,7 @@ from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import BatchPlan, batch_plan
 from onetrainer.dataset.caption_caching import caches_captions, captions_of_run
-from onetrainer.dataset.caption_sampling import plain_caption, sample_caption
+from onetrainer.dataset.caption_sampling import CaptionSampler, plain_caption
 from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.near_duplicates import AnalysisCancelled, near_duplicate_groups
@@ -162,7 +162,7 @@ def _images_of(
         trained,
         texts,
         dataset.concepts,
-        lambda item, repeat: sample_caption(item, dataset.concept_of(item), repeat),
+        CaptionSampler(dataset.concepts),
         config.data.latents,
     )
     batches = Batches(

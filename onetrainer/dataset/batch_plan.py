@@ -19,7 +19,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import Dataset
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import bucket_at, transform_number
+from onetrainer.dataset.transforms import bucket_at, transform_count, transform_number
 from onetrainer.seeds import derive, shuffled
 
 T = TypeVar("T")
@@ -338,13 +338,14 @@ def concept_slices(
     for number, count in counts.items():
         concept = dataset.concepts[number]
         own = buckets[first : first + count]
+        is_single = is_cached and transform_count(concept) == 1
         slices.append(
             ConceptSlice(
                 first=first,
                 count=count,
                 per_epoch=trained if concept.matches_training else per_epoch[number],
                 seed=derive(concept.seed, "rounds", concept.name),
-                transform_at=transform_at,
+                transform_at=_first_transform if is_single else transform_at,
                 bucket_at=partial(_bucket_of, buckets),
                 period=1 if all(len(set(each)) == 1 for each in own) else len(concept.resolutions),
             )
@@ -354,6 +355,10 @@ def concept_slices(
 
 
 # Functions of the module, so that another process can be given a plan.
+def _first_transform(_index: int, _repeat: int) -> int:
+    return 0
+
+
 def _transform_at(
     items: Sequence[Item],
     concepts: Sequence[ConceptSettings],

@@ -20,8 +20,9 @@ Each random choice has a seed purpose of its own, so that enabling one leaves th
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from onetrainer.captions.caption_rules import FIELDS
 from onetrainer.captions.choices import (
@@ -50,12 +51,40 @@ from onetrainer.config.data.captions import Captions
 from onetrainer.dataset.items import Item
 from onetrainer.seeds import derive, draws, shuffled
 
+_REMEMBERED = 4096
+"""Images of which the caption is remembered, some hundred bytes each."""
+
+
+class CaptionSampler:
+    """Samples captions of a dataset's images; those that dropout alone changes are composed once.
+
+    concepts: Those of the dataset.
+    """
+
+    def __init__(self, concepts: Sequence[ConceptSettings]) -> None:
+        self._concepts = concepts
+        self._constant: dict[tuple[int, Path], str | None] = {}
+
+    def __call__(self, item: Item, repeat: int) -> str:
+        """Return what `sample_caption` does."""
+        concept, key = self._concepts[item.concept], (item.concept, item.path)
+        if key not in self._constant and len(self._constant) < _REMEMBERED:
+            text = None if _text_varies(item, concept) else _composed(item, concept, repeat)
+            self._constant[key] = text
+        text = self._constant.get(key)
+        if text is None:
+            return sample_caption(item, concept, repeat)
+        return "" if _is_dropped(item, concept, repeat) else text
+
 
 def sample_caption(item: Item, concept: ConceptSettings, repeat: int) -> str:
     """Return the caption of one repeat of an image; "" for the empty prompt."""
+    return "" if _is_dropped(item, concept, repeat) else _composed(item, concept, repeat)
+
+
+def _composed(item: Item, concept: ConceptSettings, repeat: int) -> str:
+    """Return the caption of a repeat that is not dropped."""
     captions = concept.captions
-    if captions.dropout and _is_dropped(item, concept, repeat):
-        return ""
     count = len(item.captions)
     round_, number = repeat, 0
     if count > 1:
@@ -79,6 +108,8 @@ def sample_caption(item: Item, concept: ConceptSettings, repeat: int) -> str:
 
 
 def _is_dropped(item: Item, concept: ConceptSettings, repeat: int) -> bool:
+    if not concept.captions.dropout:
+        return False
     number = draws(concept.seed, "caption dropout", repeat, item.name).random()
     return number < concept.captions.dropout
 
@@ -111,8 +142,12 @@ def item_captions_vary(item: Item, concept: ConceptSettings) -> bool:
     captions = concept.captions
     if 0 < captions.dropout < 1:
         return True
-    if captions.dropout == 1:
-        return False
+    return captions.dropout < 1 and _text_varies(item, concept)
+
+
+def _text_varies(item: Item, concept: ConceptSettings) -> bool:
+    """Return whether captions that are not dropped may differ."""
+    captions = concept.captions
     if len(set(item.captions)) > 1 or captions_vary(
         captions.model_copy(update={"wildcards": False})
     ):

@@ -2,11 +2,14 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.captions import Captions
+from onetrainer.dataset import caption_sampling
 from onetrainer.dataset.caption_sampling import (
+    CaptionSampler,
     captions_vary,
     item_captions_vary,
     plain_caption,
@@ -263,3 +266,22 @@ def test_varies_for_shows_whether_an_image_has_several_captions(captions, settin
     assert item_captions_vary(image(*captions), own) is expected
     shown = {sample_caption(image(*captions), own, repeat) for repeat in range(200)}
     assert (len(shown) > 1) is expected
+
+
+def test_a_sampler_gives_the_same_captions_and_remembers_no_other(monkeypatch):
+    monkeypatch.setattr(caption_sampling, "_REMEMBERED", 3)
+    concepts = [
+        concept(),
+        concept(dropout=0.3, trigger="ohwx", template="a {name}: {caption}"),
+        concept(shuffle=True, dropout=0.2),
+        concept(wildcards=True),
+    ]
+    items = [
+        replace(image(*captions), concept=number, path=Path(f"/data/{number}{captions[0]}.png"))
+        for number in range(len(concepts))
+        for captions in (("a cat, red",), ("a, b, c", "d"), ("{red|green} cat",))
+    ]
+    sampler = CaptionSampler(concepts)
+    for repeat in range(40):
+        for item in items:
+            assert sampler(item, repeat) == sample_caption(item, concepts[item.concept], repeat)
