@@ -7,6 +7,7 @@ are about normal; 1.4826 MAD estimates the standard deviation whatever single va
 """
 
 import math
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +29,20 @@ in a row show it."""
 
 
 @dataclass
+class _Window:
+    """The last `WINDOW` values in order of time, and of size."""
+
+    values: deque[float] = field(default_factory=deque)
+    ordered: list[float] = field(default_factory=list)
+
+    def add(self, value: float) -> None:
+        if len(self.values) == WINDOW:
+            del self.ordered[bisect_left(self.ordered, self.values.popleft())]
+        self.values.append(value)
+        insort(self.ordered, value)
+
+
+@dataclass
 class Watch:
     """Looks at the numbers of steps in order.
 
@@ -42,7 +57,7 @@ class Watch:
     warmup: int
     full_lr: Callable[[int], float]
     d0: float | None
-    _recent: dict[str, deque[float]] = field(default_factory=dict)
+    _recent: dict[str, _Window] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
 
@@ -63,25 +78,27 @@ class Watch:
     def _check_spike(self, what: str, value: float, step: int) -> None:
         if value <= 0:  # the negative of a reward has no logarithm
             return
-        recent = self._recent.setdefault(what, deque(maxlen=WINDOW))
-        if len(recent) >= FEWEST:
-            usual = median(recent)
+        recent = self._recent.setdefault(what, _Window())
+        if len(recent.ordered) >= FEWEST:
+            usual = median(recent.ordered)
             excess = math.log(value) - usual
             # The rest only where it matters: this is computed in every step.
             is_spike = excess > math.log(LEAST_FACTOR) and excess > DEVIATIONS * (
-                median(abs(each - usual) for each in recent) * MAD_TO_DEVIATION
+                median(abs(each - usual) for each in recent.ordered) * MAD_TO_DEVIATION
             )
             self._counts[what] = self._counts.get(what, 0) + is_spike
             if is_spike and self._counts[what] <= MOST_WARNINGS:
                 self.warn(
                     f"step {step}: the {what} is {value:.3g}, {math.exp(excess):.0f} times the"
-                    f" median of the last {len(recent)} steps. One such step does little harm;"
-                    " if there are more, lower the learning rate (optimizer.lr)"
+                    f" median of the last {len(recent.ordered)} steps. One such step does little"
+                    " harm; if there are more, lower the learning rate (optimizer.lr)"
                 )
-        recent.append(math.log(value))
+        recent.add(math.log(value))
 
     def _check_rate(self, step: Progress) -> None:
-        full = self.full_lr(step.step - 1)
+        # Without an estimate it is the rate itself.
+        is_unknown = self.d0 is not None or step.lr == 0
+        full = self.full_lr(step.step - 1) if is_unknown else step.lr
         if self._is_for(STEPS_WITHOUT_RATE, "no rate", when=full == 0):
             self.warn(
                 f"the learning rate is 0 since step {step.step - STEPS_WITHOUT_RATE + 1}: the"

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from math import isfinite
 from typing import Any, cast, get_args
 
 from onetrainer.redaction import without_tokens
@@ -26,14 +27,23 @@ _KEYS = {event: frozenset(item.name for item in fields(event)) for event in get_
 def encode_event(event: Event, *, time: float) -> str:
     """Return an event as one line with its newline. time: Seconds since the epoch."""
     values = vars(event)
-    body = {"type": type(event).__name__, "time": round(time, 3), **values}
+    name, time = type(event).__name__, round(time, 3)
+    if _NUMBERS.issuperset(map(type, values.values())):
+        # Those of every step: written as by the encoder, in a third of its time.
+        numbers = "".join([f', "{key}": {_number(value)}' for key, value in values.items()])
+        return f'{{"type": "{name}", "time": {time}{numbers}}}\n'
+    body = {"type": name, "time": time, **values}
     line = _ENCODER.encode(body)
-    # Those of every step are numbers alone, among which the search would take most of the time.
-    has_texts = not _NUMBERS.issuperset(map(type, values.values()))
-    if has_texts and without_tokens(line) != line:
+    if without_tokens(line) != line:
         # Text by text: a replacement may not cut an escape sequence.
         line = _ENCODER.encode(_without_tokens(body))
     return f"{line}\n"
+
+
+def _number(value: float | bool | None) -> str:
+    if value is None or value is True or value is False or not isfinite(value):
+        return _ENCODER.encode(value)
+    return repr(value)
 
 
 def decode_event(line: str) -> Event | None:

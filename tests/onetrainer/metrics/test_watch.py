@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from onetrainer.metrics.watch import MOST_WARNINGS, Watch
+from onetrainer.metrics.watch import MOST_WARNINGS, WINDOW, Watch
 from onetrainer.run.events import Progress
 from tests.each import each
 
@@ -45,6 +45,12 @@ def test_a_few_spikes_are_reported_and_the_first_steps_never():
     early = lognormal(2, 19, 0.1)
     assert watched([*early[:10], 9.0, *early[10:]]) == []
     assert len(watched([*early, 0.1, *[9.0, 0.1] * 10])) == MOST_WARNINGS
+
+
+def test_only_the_last_steps_say_what_is_usual():
+    """20 among losses of 1; together with those of 100 before them it would be usual."""
+    (warning,) = watched([*[100.0] * WINDOW, *[1.0] * WINDOW, 20.0])
+    assert "20 times the median of the last 100 steps" in warning
 
 
 def test_negative_losses_of_rewards_are_passed_over():

@@ -2,9 +2,11 @@
 
 import errno
 import json
+import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -86,6 +88,13 @@ def test_events_and_commands_survive_the_wire_and_other_lines_are_passed_over():
     assert decode_command(encode_command("sample", images)) == Command("sample", images)
     canceled = Command("cancel", canceled="7")
     assert decode_command(encode_command("cancel", canceled="7")) == canceled
+
+
+def test_events_of_numbers_alone_are_written_as_json_writes_them():
+    finite = Progress(1, 10**12, 0, 0.1 + 0.2, 1e-05, 3.0, -1.0, 7, None)
+    for event in (finite, *(replace(finite, loss=each) for each in (math.nan, math.inf, True))):
+        body = {"type": "Progress", "time": 1.5, **vars(event)}
+        assert encode_event(event, time=1.5) == json.dumps(body) + "\n"
 
 
 def test_a_reader_follows_and_never_sees_half_a_line(folder):
