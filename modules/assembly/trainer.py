@@ -202,10 +202,11 @@ def _loader_of(
     needs_pixels = isinstance(run.config.objective, Reconstruction)
     decodes_images = needs_pixels or not data.cache_latents
 
+    seed, is_pinned = run.config.training.seed, run.device.type == "cuda"
+
     def draw(batch: Microbatch, step: int) -> Inputs:
-        seed = retries.seed(run.config.training.seed, step)
-        inputs = source.objective.draw(batch, seed=seed, step=step)
-        return pinned(inputs) if run.device.type == "cuda" else inputs
+        inputs = source.objective.draw(batch, seed=retries.seed(seed, step), step=step)
+        return pinned(inputs) if is_pinned else inputs
 
     return Loader(
         source.batches,

@@ -22,7 +22,6 @@ class UpdateSample:
     before: Tensor
 
     @staticmethod
-    @torch.no_grad()
     def take(weights: Sequence[nn.Parameter], step: int) -> "UpdateSample | None":
         """Copy a part of one of the weights in 16 bits, of another one each time.
 

@@ -162,15 +162,15 @@ class Adapters(Method):
     def begin_microbatch(self) -> None:
         self.copies.make()
 
-    @torch.no_grad()
     def after_step(self) -> None:
         """Scale adapters down whose change is larger than `max_norm`."""
         self.copies.drop()
         section = self.kind.section
         if not isinstance(section, Lora | LoHa | LoKr) or not section.max_norm:
             return
-        for adapter in _adapters_by_name(self.adapters).values():
-            limit_norm(adapter, section.max_norm)
+        with torch.no_grad():
+            for adapter in _adapters_by_name(self.adapters).values():
+                limit_norm(adapter, section.max_norm)
 
     def merged(self) -> AbstractContextManager[None]:
         return merged(self.components.values(), _adapters_by_name(self.adapters).values())
