@@ -1,0 +1,98 @@
+"""Digests of all that seven short runs write: a change that is to change no number keeps them.
+
+`python -m tests.digests [OTHER_TREE]` prints them. Another checkout of the program makes the same
+runs of the same models, images and configs; then each line says whether the bytes are the same,
+and the exit code is 1 where any differ.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import modules
+from modules.jobs.train import train
+from onetrainer.run.run_folder import RunFolder
+from tests import runs, table
+
+ROOT = Path(__file__).parents[1]
+STEPS = 20  # more than are read ahead, and reported, at once
+CASES: dict[str, tuple[str, str, str, str, dict[str, int]]] = {
+    "LoRA": ("sd15", "lora", "plain", "bf16", {}),
+    "LoRA, accumulated": ("sd15", "lora", "plain", "fp32", {"batch_size": 1, "accumulation": 3}),
+    "LoRA, all effects": ("sd15", "lora", "rich", "fp32", {}),
+    "SDXL in full": ("sdxl", "full-bf16", "plain", "bf16", {}),
+    "embedding": ("sd15", "embedding", "plain", "fp32", {}),
+    "two rewards": ("sd15", "lora-and-embedding", "reward", "fp32", {"steps": 4}),
+    "decoder": ("sd15", "vae", "plain", "fp32", {}),
+}
+"""Family, method, objective and precision, as of `tests.table`, and settings of training."""
+NUMBERS = ("step", "epoch", "loss", "lr", "gradient_norm", "reward", "spread", "by_name", "scores")
+EVENTS = ("Progress", "Rewarded", "Validated", "Evaluated")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("other", nargs="?", type=Path)
+    other = parser.parse_args().other
+    with tempfile.TemporaryDirectory() as folder:
+        write_projects(Path(folder))
+        own = digests_by(ROOT, folder)
+        others = digests_by(other.resolve(), folder) if other else own
+    for name, digest in own.items():
+        verdict = "" if not other else " the same" if others[name] == digest else " DIFFERS"
+        sys.stdout.write(f"{digest[:16]}{verdict}  {name}\n")
+    sys.exit(own != others)
+
+
+def write_projects(folder: Path) -> None:
+    """Write the models, images and configs of all cases."""
+    for name, (family, method, objective, precision, training) in CASES.items():
+        if not (folder / family).exists():
+            table.write_project(folder / family, family)
+        document = table.document_of(table.Case(family, method, objective, precision))
+        document["training"] |= {"steps": STEPS, **training}
+        document["output"] |= {"folder": "runs", "save_every": document["training"]["steps"]}
+        document["validation"] |= {"every": 2}
+        (folder / family / f"{name}.json").write_text(json.dumps(document))
+
+
+def digests_by(tree: Path, folder: str) -> dict[str, str]:
+    """Return the digest of each case, made by the program in a folder."""
+    program = "import runpy, sys; runpy.run_path(sys.argv[1])['print_digests'](sys.argv[2])"
+    command = [sys.executable, "-c", program, str(Path(__file__).resolve()), folder]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    made = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.PIPE, check=True)
+    return dict(json.loads(made.stdout.splitlines()[-1]))  # libraries print, too
+
+
+def print_digests(folder: str) -> None:
+    """Make every run and print the digests. Called in the program's folder."""
+    assert Path.cwd() in Path(modules.__path__[0]).parents, modules.__path__
+    found = {}
+    for name, (family, *_) in CASES.items():
+        found[name] = _digest(runs.new_run(Path(folder, family, f"{name}.json")))
+    sys.stdout.write(json.dumps(found))
+
+
+def _digest(folder: RunFolder) -> str:
+    """Train; return the digest of the weights, images and losses in files, and of the events."""
+    assert train(folder) == 0
+    digest = hashlib.sha256()
+    for path in sorted(folder.path.rglob("*")):
+        if path.suffix in (".safetensors", ".png") or path.parent.name == "validation":
+            digest.update(path.relative_to(folder.path).as_posix().encode() + path.read_bytes())
+    for event in map(json.loads, folder.events.read_text().splitlines()):
+        if event["type"] in EVENTS:
+            digest.update(json.dumps([event.get(key) for key in NUMBERS]).encode())
+    shutil.rmtree(folder.path)  # the next one is to have its name
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    main()
