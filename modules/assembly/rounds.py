@@ -49,10 +49,11 @@ class RunRounds:
     def _rounds(self, every: Steps, passes: float = 0.0, *, at_end: bool = True) -> Rounds:
         steps, plan = self._config.training.total_steps, self._plan
         of_a_step = _passes(self._cost.step)
-        is_extra = at_end and not is_due(every, steps, plan)
+        # Counted once: where images are counted, it plans the last epoch.
+        total = times_due(every, 0, steps, plan) + (at_end and not is_due(every, steps, plan))
 
         def left(step: int) -> int:
-            return times_due(every, step - 1, steps, plan) + is_extra
+            return total - times_due(every, 0, step - 1, plan)
 
         return Rounds(left, passes / of_a_step if of_a_step else 0.0)
 

@@ -5,12 +5,14 @@ microbatches nor the number of processes changes it.
 """
 
 import math
+from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import accumulate
 from threading import RLock
 from typing import NamedTuple, TypeVar
 
@@ -18,6 +20,7 @@ from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import Dataset
+from onetrainer.dataset.epoch_order import ConceptSlice, EpochPermutation
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import bucket_at, transform_count, transform_number
 from onetrainer.seeds import derive, shuffled
@@ -62,94 +65,6 @@ class StepPlan:
         return tuple(images for microbatch in self.microbatches for images in microbatch)
 
 
-@dataclass(frozen=True)
-class ConceptSlice:
-    """Consecutive dataset images that are used equally often: those of one concept.
-
-    Attributes:
-        first: index of the first image.
-        count: number of images.
-        per_epoch: images used per epoch; with a fraction, some epochs use one more.
-        seed: seed of the permutations.
-        transform_at: transform number of an image by (index, repeat).
-        bucket_at: bucket of an image by (index, transform number).
-        period: number of repeats after which buckets recur; 1 if they never change, 0 if unknown.
-    """
-
-    first: int
-    count: int
-    per_epoch: Fraction
-    seed: int
-    transform_at: Callable[[int, int], int]
-    bucket_at: Callable[[int, int], Bucket]
-    period: int = 0
-
-
-class EpochPermutation:
-    """The endless order of a slice: a permutation of all its images, then another one."""
-
-    def __init__(self, concept_slice: ConceptSlice) -> None:
-        self.concept_slice = concept_slice
-        self._order: tuple[int, list[int]] = (-1, [])
-        self._whole: dict[int, Counter[Bucket]] = {}
-
-    @property
-    def period(self) -> int:
-        """Number of epochs after which bucket counts recur; 0 for never."""
-        # Only for whole permutations: a part of one contains different images each time.
-        own = self.concept_slice
-        return 0 if own.per_epoch % own.count else own.period
-
-    def positions(self, epoch: int) -> range:
-        """Return the positions of an epoch within the endless order."""
-        each = self.concept_slice.per_epoch
-        return range(math.floor(epoch * each), math.floor((epoch + 1) * each))
-
-    def entries(self, epoch: int) -> Iterator[tuple[int, int, Bucket]]:
-        """Yield the index, repeat and bucket of each image of an epoch."""
-        for repeat, places in self._slices(epoch):
-            for index in places:
-                item = self.concept_slice.first + index
-                yield item, repeat, self._bucket_of(item, repeat)
-
-    def counts(self, epoch: int) -> Counter[Bucket]:
-        """Return the number of images of each bucket in an epoch."""
-        counts: Counter[Bucket] = Counter()
-        for repeat, places in self._slices(epoch):
-            counts.update(self._bucket_counts(places, repeat))
-        return counts
-
-    def _slices(self, epoch: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """Yield the number of each permutation and the images that an epoch takes of it."""
-        count, positions = self.concept_slice.count, self.positions(epoch)
-        for number in range(positions.start // count, -(-positions.stop // count)):
-            low = max(positions.start - number * count, 0)
-            high = min(positions.stop - number * count, count)
-            # Epochs are shuffled separately, so a whole permutation needs no order here.
-            whole = (low, high) == (0, count)
-            yield number, range(count) if whole else self._permutation(number)[low:high]
-
-    def _permutation(self, number: int) -> list[int]:
-        if number != self._order[0]:
-            seed = derive(self.concept_slice.seed, "round", number)
-            self._order = number, shuffled(range(self.concept_slice.count), seed)
-        return self._order[1]
-
-    def _bucket_counts(self, places: Sequence[int], repeat: int) -> Counter[Bucket]:
-        own = self.concept_slice
-        is_whole = len(places) == own.count and bool(own.period)
-        if is_whole and repeat % own.period in self._whole:
-            return self._whole[repeat % own.period]
-        counts = Counter(self._bucket_of(own.first + index, repeat) for index in places)
-        if is_whole:
-            self._whole[repeat % own.period] = counts
-        return counts
-
-    def _bucket_of(self, item: int, repeat: int) -> Bucket:
-        own = self.concept_slice
-        return own.bucket_at(item, 0 if own.period == 1 else own.transform_at(item, repeat))
-
-
 class BatchPlan:
     """The steps of a run, each of one bucket. Thread-safe.
 
@@ -183,7 +98,7 @@ class BatchPlan:
         self._starts = [0]
         self.period = math.lcm(*(permutation.period for permutation in self._permutations))
         """Number of epochs after which the numbers of steps recur; 0 if they never do."""
-        self._planned: dict[int, list[_Step]] = {}
+        self._planned: dict[int, _Epoch] = {}
         self._recent: dict[int, StepPlan] = {}
         # Several threads may ask for steps; both lists above grow as they do.
         self._lock = RLock()
@@ -240,8 +155,8 @@ class BatchPlan:
         """Return the number of images used before a step, counting repeats."""
         with self._lock:
             epoch = self.epoch_of(step)
-            earlier = self._steps(epoch)[: step - self.first_step(epoch)]
-        return self.images_before_epoch(epoch) + sum(len(repeats) for _, repeats in earlier)
+            earlier = self._epoch(epoch).images_before[step - self.first_step(epoch)]
+        return self.images_before_epoch(epoch) + earlier
 
     def images_before_epoch(self, epoch: int) -> int:
         """Return the number of images used before an epoch, counting repeats."""
@@ -258,7 +173,7 @@ class BatchPlan:
 
     def _plan_step(self, step: int) -> StepPlan:
         epoch = self.epoch_of(step)
-        bucket, repeats = self._steps(epoch)[step - self.first_step(epoch)]
+        bucket, repeats = self._epoch(epoch).steps[step - self.first_step(epoch)]
         images = [
             ImageRepeat(item, repeat, self._slice_of(item).transform_at(item, repeat))
             for item, repeat in repeats
@@ -274,12 +189,14 @@ class BatchPlan:
     def _slice_of(self, item: int) -> ConceptSlice:
         return self._permutations[bisect_right(self._firsts, item) - 1].concept_slice
 
-    def _steps(self, epoch: int) -> "list[_Step]":
-        """Return the steps of an epoch, planned once while it is recent."""
+    def _epoch(self, epoch: int) -> "_Epoch":
+        """Return an epoch, planned once while it is recent."""
         if epoch not in self._planned:
             while len(self._planned) >= _PLANNED_EPOCHS:
                 del self._planned[next(iter(self._planned))]
-            self._planned[epoch] = self._plan_epoch(epoch)
+            steps = self._plan_epoch(epoch)
+            before = accumulate((len(repeats) for _, repeats in steps), initial=0)
+            self._planned[epoch] = _Epoch(steps, array("q", before))
         return self._planned[epoch]
 
     def _plan_epoch(self, epoch: int) -> "list[_Step]":
@@ -300,6 +217,13 @@ class BatchPlan:
 
 _Step = tuple[Bucket, tuple[tuple[int, int], ...]]
 """A step: its bucket, and the index and repeat of each image."""
+
+
+class _Epoch(NamedTuple):
+    """The steps of an epoch; images_before: of the epoch, before each step and after the last."""
+
+    steps: list[_Step]
+    images_before: "array[int]"
 
 
 def batch_plan(

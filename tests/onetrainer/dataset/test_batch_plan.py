@@ -11,9 +11,10 @@ from itertools import pairwise
 
 import pytest
 
-from onetrainer.dataset.batch_plan import BatchPlan, ConceptSlice, concept_slices
+from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import read_dataset
+from onetrainer.dataset.epoch_order import ConceptSlice
 from onetrainer.dataset.transforms import image_transform
 from onetrainer.presets.presets import resolve
 from tests.each import each, random_cases

@@ -2,8 +2,9 @@
 
 from types import SimpleNamespace
 
-from onetrainer.dataset.batch_plan import BatchPlan, ConceptSlice
+from onetrainer.dataset.batch_plan import BatchPlan
 from onetrainer.dataset.buckets import Bucket
+from onetrainer.dataset.epoch_order import ConceptSlice
 from onetrainer.schedules.amounts import known_steps
 from ui.model.amounts import amount_text
 from ui.pages.settings.amounts import amount_note, steps_in, times_due
