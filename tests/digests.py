@@ -46,7 +46,7 @@ def main() -> None:
         others = digests_by(other.resolve(), folder) if other else own
     for name, digest in own.items():
         verdict = "" if not other else " the same" if others[name] == digest else " DIFFERS"
-        sys.stdout.write(f"{digest[:16]}{verdict}  {name}\n")
+        sys.stdout.write(f"{digest}{verdict}: {name}\n")
     sys.exit(own != others)
 
 
@@ -74,24 +74,26 @@ def digests_by(tree: Path, folder: str) -> dict[str, str]:
 def print_digests(folder: str) -> None:
     """Make every run and print the digests. Called in the program's folder."""
     assert Path.cwd() in Path(modules.__path__[0]).parents, modules.__path__
-    found = {}
-    for name, (family, *_) in CASES.items():
-        found[name] = _digest(runs.new_run(Path(folder, family, f"{name}.json")))
+    for cache in list(Path(folder).rglob("cache")):
+        shutil.rmtree(cache)  # each program is to encode the images itself
+    configs = {name: Path(folder, case[0], f"{name}.json") for name, case in CASES.items()}
+    found = {name: _digest(runs.new_run(config)) for name, config in configs.items()}
     sys.stdout.write(json.dumps(found))
 
 
 def _digest(folder: RunFolder) -> str:
     """Train; return the digest of the weights, images and losses in files, and of the events."""
     assert train(folder) == 0
-    digest = hashlib.sha256()
-    for path in sorted(folder.path.rglob("*")):
-        if path.suffix in (".safetensors", ".png") or path.parent.name == "validation":
-            digest.update(path.relative_to(folder.path).as_posix().encode() + path.read_bytes())
-    for event in map(json.loads, folder.events.read_text().splitlines()):
-        if event["type"] in EVENTS:
-            digest.update(json.dumps([event.get(key) for key in NUMBERS]).encode())
-    shutil.rmtree(folder.path)  # the next one is to have its name
-    return digest.hexdigest()
+    files = [
+        path.relative_to(folder.path).as_posix().encode() + path.read_bytes()
+        for path in sorted(folder.path.rglob("*"))
+        if path.suffix in (".safetensors", ".png") or path.parent.name == "validation"
+    ]
+    every = map(json.loads, folder.events.read_text().splitlines())
+    events = [[one.get(key) for key in NUMBERS] for one in every if one["type"] in EVENTS]
+    shutil.rmtree(folder.path)  # the next run is to have its name
+    digest = hashlib.sha256(b"".join([*files, json.dumps(events).encode()])).hexdigest()[:16]
+    return f"{digest} of {len(files)} files, {len(events)} events"
 
 
 if __name__ == "__main__":
