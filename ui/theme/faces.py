@@ -98,12 +98,13 @@ class Faces:
         return name
 
     def repaint(self) -> None:
-        """Paint everything that is in use in other colors."""
+        """Paint everything that is in use at this scale in other colors."""
         for face, scale in self._images:
             if scale == self.scale:
                 self._paint(face)
         for name, color in self._styles.items():
-            color(name)
+            if name.startswith(self._named("")):
+                color(name)
 
     def _named(self, name: str) -> str:
         return f"Of{round(100 * self.scale)}.{name}"

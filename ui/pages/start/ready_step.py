@@ -59,6 +59,7 @@ class ReadyStep:
             name="start lower",
         )
         context.forecasts.listen(while_visible(self.outer, self._show_forecast))
+        context.preview.query.listen(while_visible(self.outer, self.refresh))
 
     def refresh(self) -> None:
         """Show the current draft."""
@@ -67,8 +68,18 @@ class ReadyStep:
             problem = draft.problem(path)
             is_wrong = problem is not None and problem.severity == "error"
             text = problem.what if problem is not None and is_wrong else ""
+            text = text or (self._images_text() if path == "data.folder" else "")
             label.say(text or _text(draft, self._choices, path), "Danger" if is_wrong else "")
         self._show_forecast()
+
+    def _images_text(self) -> str:
+        """Return how many images there are, as cards and run count them; "" if not known yet."""
+        data, folder = self._context.preview.get(), self._context.draft.value("data.folder")
+        if data is None:
+            return ""
+        preview, left_out = data.preview, len(data.preview.skipped)
+        text = f"{counted(preview.images + (preview.validation or 0), 'image')} in {folder}"
+        return f"{text}; {left_out:,} cannot be used" if left_out else text
 
     def commit(self) -> None:
         """Do nothing: nothing is typed here."""
@@ -88,6 +99,7 @@ class ReadyStep:
         )
         value = widgets.label(self._lines, wrap=420)
         value.inset = widgets.px(_FROM_LABEL)
+        widgets.name(value, f"start value {path}")
         value.grid(row=row, column=1, sticky="nw", pady=pad)
         change = ttk.Button(self._lines, text="Change", style="QuietCard.TButton")
         change.configure(command=partial(self._context.act.jump, path))
