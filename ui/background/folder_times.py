@@ -1,7 +1,9 @@
 """Whether files were added, removed or renamed in the image folders of a config."""
 
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from onetrainer.config.train import TrainConfig
@@ -9,6 +11,7 @@ from onetrainer.presets.presets import with_absolute_paths
 from ui.background.background_query import Answer, Ask, CancelToken
 from ui.background.threads import Jobs
 
+_ENTRIES_A_REST, _REST_S = 2000, 0.005  # some 3 ms of Python
 FolderTimes = dict[str, int]
 """When a file was last added, removed or renamed in each folder, in ns."""
 
@@ -52,7 +55,22 @@ def folder_times(config: TrainConfig) -> FolderTimes:
     from onetrainer.concepts.concepts import concepts_of
 
     folders = {concept.folder for concept in concepts_of(with_absolute_paths(config))}
-    return {path: _time(path) for folder in folders for path, *_ in os.walk(folder)}
+    return {path: _time(path) for folder in folders for path in _with_inner(str(folder))}
+
+
+def _with_inner(folder: str) -> Iterator[str]:
+    """Yield a folder and those below it; rests again and again, for the window's thread."""
+    waiting, seen = [folder], 0
+    while waiting:
+        path = waiting.pop()
+        yield path
+        with suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                seen += 1
+                if seen % _ENTRIES_A_REST == 0:
+                    time.sleep(_REST_S)
 
 
 def _time(path: str) -> int:
