@@ -10,6 +10,7 @@ from ui.actions.sample_files import copy_image
 from ui.context import Context
 from ui.widgets.drag_source import DragSource
 from ui.widgets.drawing import Drawing
+from ui.widgets.placing import wrap_within
 
 _MOST_SHOWN = 60
 _THUMBNAIL = 84
@@ -38,8 +39,9 @@ class TrialImages:
         )
         self._strip.canvas.pack(fill="x", pady=(px(10), 0))
         self._strip.canvas.bind("<Button-1>", self._click)
-        self._caption = widgets.label(parent, "", style="SmallDim", wrap=480)
+        self._caption = widgets.label(parent, "", style="SmallDim")
         self._caption.pack(anchor="w", pady=(px(6), 0))
+        wrap_within(parent, self._caption, margin=0)
         for key, by in (("<Left>", -1), ("<Right>", 1)):
             self._drawing.canvas.bind(key, partial(self._move, by))
         self._drawing.canvas.bind("<Button-1>", lambda _: self._drawing.canvas.focus_set())

@@ -174,8 +174,10 @@ class TrialPage(View):
             widgets.label(grid, label, style="SmallDim").grid(
                 row=2 * row, column=column, sticky="w"
             )
-            entry = ttk.Entry(grid, textvariable=self._values[name], font="OneTrainerBody", width=9)
-            entry.grid(row=2 * row + 1, column=column, sticky="w", padx=(0, px(8)), pady=(0, px(6)))
+            entry = ttk.Entry(grid, textvariable=self._values[name], font="OneTrainerBody", width=5)
+            gap = px(8) if column < _COLUMNS - 1 else 0
+            entry.grid(row=2 * row + 1, column=column, sticky="ew", padx=(0, gap), pady=(0, px(6)))
+            grid.grid_columnconfigure(column, weight=1, uniform="numbers")
             entry.bind("<Return>", lambda _: self._press())
             widgets.name(entry, f"trial {name}")
         side = self._context.draft.value("data.resolution")
@@ -192,13 +194,13 @@ class TrialPage(View):
             values=list(SAMPLER_LABELS.values()),
             state="readonly",
             font="OneTrainerBody",
-            width=20,
+            width=10,
         )
         box.grid(
             row=2 * row + 1,
             column=column,
             columnspan=_COLUMNS - column,
-            sticky="w",
+            sticky="ew",
             pady=(0, px(6)),
         )
         widgets.name(box, "trial sampler")
