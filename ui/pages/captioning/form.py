@@ -27,6 +27,7 @@ from ui.widgets.placing import give_focus, show, wrap_within
 from ui.widgets.widgets import Label
 
 _NOTE_AFTER_MS = 250
+_FEW = 2
 
 
 class CaptioningForm:
@@ -161,9 +162,9 @@ class CaptioningForm:
         grid.pack(fill="x")
         make = partial(RequestForm, self._context, name=f"caption {kind}", changed=self._changed)
         self._requests[kind] = make(grid, CaptionRequest, fields=request_fields(kind), columns=2)
-        self._writings[kind] = make(
-            below, writing_section(kind), fields=writing_fields(kind), columns=2
-        )
+        wanted = writing_fields(kind)
+        columns = 1 if len(wanted) <= _FEW else 2  # a text has the width of the card then
+        self._writings[kind] = make(below, writing_section(kind), fields=wanted, columns=columns)
 
     def _path(
         self, box: ttk.Frame, label: str, value: tk.StringVar, kind: PathKind, name: str

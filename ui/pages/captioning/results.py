@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _ROW, _THUMB, _MAX_LINES = 112, 96, 4
+_LEAST = 240
+"""Height of the list where the window is too low for all of the page."""
 _TONES: dict[Fate, Role] = {"failed": "danger", "changed": "warning", "new": "accent"}
 _SHADE = 0.25
 """How much light is left of what a mask leaves out."""
@@ -46,6 +48,7 @@ class ResultList:
             height=_ROW,
             opened=self._open,
         )
+        self._grid.canvas.configure(height=px(_LEAST))
         self._grid.outer.pack(fill="both", expand=True)
         Tooltip(self._grid.canvas, widgets.theme, self._whole_text)
 
