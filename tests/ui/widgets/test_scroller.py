@@ -1,6 +1,7 @@
 """How far a page is scrolled so that something on it can be seen."""
 
 import tkinter as tk
+from tkinter import ttk
 
 import pytest
 
@@ -43,3 +44,20 @@ def test_a_widget_taller_than_the_window_is_shown_from_its_top(root, page):
     page.show(field, warning)
     root.update()
     assert 0 <= edges(page, field)[0] < edges(page, field)[1] < page.canvas.winfo_height()
+
+
+def test_the_wheel_over_a_table_scrolls_it_as_long_as_it_hides_rows_and_then_the_page(
+    root, widgets
+):
+    table, turned = ttk.Treeview(root, height=3, show="tree"), []
+    table.pack()
+    widgets.on_wheel[root] = turned.append
+    widgets.scroll_by_wheel(table)
+    for count, over in ((2, [1, -1]), (9, [])):
+        while len(table.get_children()) < count:
+            table.insert("", "end", text="a row")
+        root.update()
+        turned.clear()
+        widgets.turn_wheel(table, 1)
+        widgets.turn_wheel(table, -1)
+        assert turned == over, count

@@ -28,6 +28,21 @@ def test_every_page_of_a_small_window_is_reached_by_its_list_and_has_all_in_its_
         assert beyond_the_edge(desk) == [], name
 
 
+def test_the_questions_of_the_guided_start_fit_into_a_small_window(desk, project):
+    desk.resize(*SMALL)
+    desk.wait(lambda: desk.widget("pages")["shown"], "the button of the list")
+    desk.click("pages")
+    desk.click("guide")
+    for step, answer in (("images", "pictures"), ("model", "base.safetensors")):
+        desk.wait_state(focus=f"start {step}")
+        desk.replace(f"start {step}", str(project.parent / answer))
+        desk.wait(lambda: desk.widget("start next")["enabled"], "the answer")
+        assert beyond_the_edge(desk) == [], step
+        desk.click("start next")
+    desk.wait(lambda: desk.widget("start aim person").get("shown"), "the last question")
+    assert beyond_the_edge(desk) == []
+
+
 def test_the_list_of_pages_closes_by_itself_and_keeps_no_keyboard(desk):
     desk.resize(*SMALL)
     desk.wait(lambda: desk.widget("pages")["shown"], "the button of the list")
