@@ -1,6 +1,9 @@
 """The texts, colors and fractions of a forecast of memory."""
 
+import re
+
 from onetrainer.errors import UserError
+from onetrainer.messages.memory import verdict as terminal_verdict
 from onetrainer.run.events import Forecast
 from ui.messages.memory import (
     REST,
@@ -31,6 +34,17 @@ def test_it_is_shown_whether_it_fits():
         found = verdict(forecast(peak, 12 * GIB))
         assert (found.text, found.tone) == (words, tone), (peak, words, tone)
         assert found.details == "Peak: training.", (peak, words, tone)
+
+
+def test_window_and_terminal_tell_the_same_memory_to_the_last_digit_that_is_shown():
+    for peak, free in ((0.5, 4), (3.456, 4), (3.96, 4), (7.84, 4), (11.9, 24), (30.04, 24)):
+        made = forecast(peak, free * GIB)
+        texts = verdict(made).text, terminal_verdict(made)
+        shown = [re.findall(r"([\d.]+) (GB|MB)", text)[:2] for text in texts]
+        for told, exact in zip(*shown, strict=True):
+            both = [float(number) * (1024 if unit == "GB" else 1) for number, unit in (told, exact)]
+            # The window shows a tenth of a GB, the terminal a hundredth below ten.
+            assert abs(both[0] - both[1]) <= 1024 * (0.1 + 0.01) / 2, (peak, texts)
 
 
 def test_parts_too_small_to_see_are_reported_in_one():
