@@ -150,15 +150,19 @@ class CaptioningPage(View):
     def _take(self, found: Review) -> None:
         self._show(found)
         if self._is_mistake:
-            self._is_mistake = False
-            self._status.say("", "Dim")
+            self._report("", "Dim")
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, UserError):
             raise error
-        self._is_mistake = True
         self._say(error)
+        self._is_mistake = True
         self._show(None)
+
+    def _report(self, text: str, style: str) -> None:
+        """Say how it stands; the text stays when fields that held a mistake are right again."""
+        self._is_mistake = False
+        self._status.say(text, style)
 
     def _show(self, found: Review | None) -> None:
         self._review = found
@@ -214,7 +218,7 @@ class CaptioningPage(View):
 
         self._is_starting = True
         self._enable()
-        self._status.say("Starting …", "Dim")
+        self._report("Starting …", "Dim")
         self._context.widgets.jobs.run(start, self._follow, failed)
 
     def _try(self, work: Callable[[], object]) -> None:
@@ -232,7 +236,7 @@ class CaptioningPage(View):
     def _follow(self, run: CaptioningRun) -> None:
         is_followed = self._run is not None
         self._run, self._is_starting = run, False
-        self._status.say("Starting …", "Dim")
+        self._report("Starting …", "Dim")
         self._enable()
         if not is_followed:
             self.outer.after(_POLL_MS, self._poll)
@@ -252,7 +256,7 @@ class CaptioningPage(View):
         if standing.error is not None:
             self._say(standing.error)
         else:
-            self._status.say(standing.text, "Dim")
+            self._report(standing.text, "Dim")
         self._enable()
         if self._run is not None:
             self.outer.after(_POLL_MS, self._poll)
@@ -266,7 +270,7 @@ class CaptioningPage(View):
         jobs, total = self._context.widgets.jobs, len(found.rows)
 
         def report(done: int) -> None:
-            jobs.post(partial(self._status.say, f"{done:,} of {total:,} images …", "Dim"))
+            jobs.post(partial(self._report, f"{done:,} of {total:,} images …", "Dim"))
 
         def work() -> Written:
             proposals = propose(found.job, own_files(images), found.writing)
@@ -289,7 +293,7 @@ class CaptioningPage(View):
         def end(text: str, style: str) -> None:
             self._is_writing = False
             self._look()
-            self._status.say(text, style)
+            self._report(text, style)
 
         def done(written: Written) -> None:
             style = "Danger" if written.failures or written.conflicts else "Dim"
