@@ -63,13 +63,13 @@ class Forked(Followed):
         self._reaping = threading.Lock()  # a process is reaped once, and has its id until then
         self.stdin: IO[bytes] | None = None
         self.stdout: IO[bytes] | None = None
-        theirs, ours = _pipes() if has_pipes else ((), ())
+        theirs, ours = pipes() if has_pipes else ((), ())
         self.pid = os.fork()
         if self.pid == 0:
             os.environ.update(variables or {})
             for descriptor in ours:
                 os.close(descriptor)
-            os._exit(_run(main, arguments, output, theirs))
+            os._exit(run_as_process(main, arguments, output.fileno(), theirs))
         for descriptor in theirs:
             os.close(descriptor)
         if ours:
@@ -130,16 +130,23 @@ class Forking:
         return self._forked[-1]
 
 
-def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+def pipes() -> tuple[tuple[int, int], tuple[int, int]]:
     """The ends of a process's standard input and output: its own, and those of its parent."""
     (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
     return (read_in, write_out), (write_in, read_out)
 
 
-def _run(main: Main, arguments: list[str], output: IO[bytes], pipes: tuple[int, ...]) -> int:
+def run_as_process(
+    main: Main, arguments: list[str], output: int, pipes: tuple[int, ...] = ()
+) -> int:
+    """Run `main` in a process that was just forked, in a session of its own; the exit code.
+
+    output: descriptor for its standard output and errors. pipes: for its standard input and output
+    in place of these.
+    """
     os.setsid()
-    os.dup2(output.fileno(), 1)
-    os.dup2(output.fileno(), 2)
+    for place, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
+        os.dup2(descriptor, place)
     for place, descriptor in enumerate(pipes):
         os.dup2(descriptor, place)
         os.close(descriptor)

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from onetrainer import ROOT
+from onetrainer.run.client import WORKER
+from tests.forked import Forked
 from tests.ui.desk import SHORT_WAITS, Desk, pump_until
 from tests.ui.project import write_project
-from tests.ui.window_server import end_all
-from tests.ui.xscreen import screen
+from tests.ui.window_server import end_all, serve_workers
+from tests.ui.xscreen import DEADLINE, screen
 from ui.background.collection import collect_in_this_thread
 from ui.background.threads import Jobs
 from ui.forms.form import Form
@@ -66,9 +68,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     address = tmp_path_factory.mktemp("server") / "windows"
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.ui.window_server", str(address)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE) as process:
-        while not address.with_suffix(".ready").exists():
-            assert process.poll() is None, "the window server did not start"
-            time.sleep(0.02)
+        _await_server(address, process)
         yield str(address)
         process.stdin.close()
 
@@ -78,6 +78,32 @@ def window_server(served: str) -> Iterator[str]:
     """The same for a file of tests: nothing that they have started outlives them."""
     yield served
     end_all(served)
+
+
+@pytest.fixture(scope="session")
+def served_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a process that forks real workers."""
+    address = tmp_path_factory.mktemp("server") / "workers"
+    with address.with_suffix(".log").open("wb") as log:
+        process = Forked(serve_workers, [str(address)], log, has_pipes=True)
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin, process.stdout:
+        _await_server(address, process)
+        yield str(address)
+    process.wait(DEADLINE)
+
+
+@pytest.fixture(scope="module")
+def worker_server(served_workers: str) -> Iterator[str]:
+    """The same for a file of tests: nothing that they have started outlives them."""
+    yield served_workers
+    end_all(served_workers)
+
+
+def _await_server(address: Path, process: "subprocess.Popen[bytes] | Forked") -> None:
+    while not address.with_suffix(".ready").exists():
+        assert process.poll() is None, "the server did not start"
+        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -158,7 +184,9 @@ def make_form(root: tk.Tk, widgets: Widgets, draft: Draft) -> Callable[..., Form
 
 
 @pytest.fixture
-def open_desk(display: str, tmp_path: Path, window_server: str) -> Iterator[Callable[..., Desk]]:
+def open_desk(
+    display: str, tmp_path: Path, window_server: str, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Desk]]:
     """Opens windows in processes of their own; a defect that one meets fails the test."""
     desks: list[Desk] = []
     folder = tmp_path / "home"
@@ -167,6 +195,7 @@ def open_desk(display: str, tmp_path: Path, window_server: str) -> Iterator[Call
         folder.mkdir(exist_ok=True)
         words = [str(argument) for argument in arguments]
         how["server"] = window_server if worker else ""
+        how["workers"] = request.getfixturevalue("worker_server") if worker == WORKER else ""
         how["constants"] = (SHORT_WAITS if worker else {}) | how.get("constants", {})
         desk = Desk(display, folder, *words, worker=worker, **how)
         desks.append(desk)

@@ -87,10 +87,12 @@ class Desk:
         mode: str = "ok",
         worker: str = "tests.ui.fake_worker",
         server: str = "",
+        workers: str = "",
         constants: dict[str, float] | None = None,
     ) -> None:
         """server: address of a window server that forks the window; "" to start a process.
 
+        workers: address of a server that forks its workers; "" for the same.
         constants: of the program, by module and name, and what they are in this window.
         """
         self.home = home
@@ -108,7 +110,7 @@ class Desk:
         ours.settimeout(DEADLINE)
         os.set_inheritable(theirs.fileno(), True)
         self.started = time.monotonic()
-        self.process = self._start(theirs, worker, arguments, server)
+        self.process = self._start(theirs, [worker, *arguments], server, workers or server)
         theirs.close()
         self._channel = ours.makefile("rw", encoding="utf-8", newline="\n")
         self._socket = ours
@@ -116,12 +118,12 @@ class Desk:
         self.window = self._find_window()
 
     def _start(
-        self, channel: socket.socket, worker: str, arguments: tuple[str, ...], server: str
+        self, channel: socket.socket, arguments: list[str], server: str, workers: str
     ) -> "subprocess.Popen[bytes] | Served":
         if not server:
             command = [sys.executable, "-X", "faulthandler", "-m", "tests.ui.inspected_window"]
             return subprocess.Popen(
-                [*command, str(channel.fileno()), worker, *arguments],
+                [*command, str(channel.fileno()), *arguments],
                 cwd=self.home,  # where what goes to a relative path does no harm
                 env=self.environment,
                 pass_fds=[channel.fileno()],
@@ -131,9 +133,9 @@ class Desk:
         process = Served(
             server,
             "window",
-            [worker, *arguments],
+            arguments,
             env=self.environment,
-            server=server,
+            workers=workers,
             descriptors=[writer, channel.fileno()],
         )
         os.close(writer)

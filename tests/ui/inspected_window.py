@@ -11,8 +11,11 @@ import os
 import sys
 
 
-def main(arguments: list[str], *, server: str = "") -> None:
-    """Open a window. server: address of the one that forks the stand-in workers."""
+def main(arguments: list[str], *, workers: str = "") -> int:
+    """Open a window; the exit code.
+
+    workers: address of a server that forks its workers; "" to start processes.
+    """
     from onetrainer.jobs import job
     from onetrainer.run import client
     from tests.ui.window_server import ServedWorkers
@@ -20,8 +23,8 @@ def main(arguments: list[str], *, server: str = "") -> None:
     descriptor, worker, *rest = arguments
     if worker:
         client.WORKER = job.WORKER = worker
-    if server and worker == "tests.ui.fake_worker":
-        client.subprocess = ServedWorkers(server)
+    if workers:
+        client.subprocess = job.subprocess = ServedWorkers(workers)
     from tests.ui.inspection import inspect_through
     from ui.__main__ import make_parser, open_window
 
@@ -33,6 +36,7 @@ def main(arguments: list[str], *, server: str = "") -> None:
     app = open_window(make_parser().parse_args(rest))
     inspect_through(app, int(descriptor))
     app.run()
+    return 0
 
 
 if __name__ == "__main__":

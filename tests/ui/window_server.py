@@ -1,7 +1,7 @@
-"""Windows and stand-in workers forked from one process that has loaded everything they import.
+"""Windows and workers forked from one process that has loaded everything they import.
 
-`python -m tests.ui.window_server SOCKET`: one for a session of tests. It ends, with all that it has
-started, when its standard input ends.
+`python -m tests.ui.window_server SOCKET`: one for a session of tests, for windows and the workers
+that stand in for real ones. It ends, with all that it has started, when its standard input ends.
 """
 
 import json
@@ -11,24 +11,30 @@ import signal
 import socket
 import subprocess
 import sys
-import traceback
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 from onetrainer import ROOT
-from tests.forked import Followed
+from onetrainer.jobs import job
+from onetrainer.run import client
+from tests.forked import Followed, pipes, run_as_process
 
 _LONGEST_REQUEST = 1_000_000
 
 
 class Served(Followed):
-    """What `subprocess.Popen` gives of a process: pid, poll, wait, terminate, kill, stderr."""
+    """What `subprocess.Popen` gives of a process: pid, poll, wait, terminate, kill and pipes."""
 
     def __init__(self, address: str, what: str, arguments: list[str], **how: Any) -> None:
         descriptors = how.pop("descriptors")
         answer = _ask(address, {"start": what, "arguments": arguments, **how}, descriptors)
         self.pid: int = answer["pid"]
+        self.stdin: Any = None
+        self.stdout: Any = None
         self.stderr: Any = None
         self._address = address
 
@@ -39,19 +45,34 @@ class Served(Followed):
 
 
 class ServedWorkers:
-    """Stands for the module `subprocess` in `onetrainer.run.client` of a window."""
+    """Stands for the module `subprocess` where workers are started."""
 
     DEVNULL = subprocess.DEVNULL
+    PIPE = subprocess.PIPE
+    TimeoutExpired = subprocess.TimeoutExpired
 
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def Popen(self, command: list[str], *, stdout: Any, env: Any, **_: Any) -> Served:
-        """Start `python -m WORKER ARGUMENTS…`."""
-        descriptors = [stdout.fileno()]
-        return Served(
-            self._address, command[2], command[3:], env=dict(env), descriptors=descriptors
+    def Popen(
+        self, command: list[str], *, stdout: Any, stderr: Any = None, env: Any, **_: Any
+    ) -> Served:
+        """Start `python -m MODULE ARGUMENTS…`."""
+        has_pipes = stdout == self.PIPE
+        output = stderr if has_pipes else stdout
+        theirs, ours = pipes() if has_pipes else ((), ())
+        process = Served(
+            self._address,
+            command[2],
+            command[3:],
+            env=dict(env),
+            descriptors=[output.fileno(), *theirs],
         )
+        for descriptor in theirs:
+            os.close(descriptor)
+        if ours:
+            process.stdin, process.stdout = os.fdopen(ours[0], "wb"), os.fdopen(ours[1], "rb")
+        return process
 
 
 def end_all(address: str) -> None:
@@ -68,8 +89,34 @@ def _ask(address: str, request: dict[str, Any], descriptors: list[int] | None = 
         return json.loads(channel.makefile().readline())
 
 
+def serve(address: str) -> None:
+    """Fork what is asked for at a socket until the standard input ends."""
+    server = _Server(address)
+    Path(address).with_suffix(".ready").touch()
+    server.run()
+
+
+def serve_workers(arguments: list[str]) -> int:
+    """Serve real workers at a socket, in a fork of a process of tests, which has loaded torch."""
+    import torch
+
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in [int(path.name) for path in Path("/dev/fd").iterdir()]:
+        # The others' pipes would never end. Whatever holds one of them here may still close it.
+        if descriptor > 2 and descriptor != nothing:
+            os.dup2(nothing, descriptor, inheritable=False)
+    # A process that was forked has none of the threads that its parent computed with.
+    torch.set_num_threads(1)
+    import_module("modules.worker")
+    for name in job.REQUESTS:
+        import_module(f"modules.jobs.{name}")
+    serve(arguments[0])
+    return 0
+
+
 class _Server:
     def __init__(self, address: str) -> None:
+        self._address = address
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(address)
         self._listening.listen(64)
@@ -105,7 +152,7 @@ class _Server:
         if pid == 0:
             connection.close()
             self._listening.close()
-            os._exit(_child(request, descriptors))
+            os._exit(_child(request, descriptors, self._address))
         for descriptor in descriptors:
             os.close(descriptor)
         self._running.add(pid)
@@ -128,47 +175,39 @@ class _Server:
                 self._codes[pid] = -signal.SIGKILL
 
 
-def _child(request: dict[str, Any], descriptors: list[int]) -> int:
-    os.setsid()
+def _child(request: dict[str, Any], descriptors: list[int], address: str) -> int:
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(os.environ["HOME"])  # where what goes to a relative path does no harm
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    output = descriptors[0]
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-    arguments = request["arguments"]
-    try:
-        if request["start"] == "window":
-            from tests.ui import inspected_window
+    output, *others = descriptors
+    if request["start"] != "window":
+        module = import_module(request["start"])
+        if module.__package__ == module.__name__:  # `python -m onetrainer`, which serves the queue
+            client.subprocess = job.subprocess = ServedWorkers(address)
+            module = import_module(f"{module.__name__}.__main__")
+        return run_as_process(module.main, request["arguments"], output, tuple(others))
+    from tests.ui import inspected_window
 
-            inspected_window.main([str(descriptors[1]), *arguments], server=request["server"])
-            return 0
-        from tests.ui import fake_worker
-
-        return int(fake_worker.main(arguments) or 0)
-    except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:  # noqa: BLE001  # the process ends here, and says of what
-        traceback.print_exc()
-        return 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+    main = partial(inspected_window.main, workers=request["workers"])
+    return run_as_process(main, [*map(str, others), *request["arguments"]], output)
 
 
 def _load() -> None:
-    """Import what windows and workers need; no window may be open in this process."""
+    """Import all that windows and stand-in workers need; no window may be open in this process.
 
-    import ui.app  # noqa: F401
+    A config is made, too, as pydantic builds its validators with the first one.
+    """
+    from onetrainer.presets.presets import resolve
+    from tests.ui import fake_worker, inspected_window, inspection  # noqa: F401
+
+    for wing in ("onetrainer", "ui"):
+        for module in walk_packages([str(ROOT / wing)], f"{wing}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
+    resolve({}, source="")
 
 
 if __name__ == "__main__":
     os.chdir(ROOT)
     _load()
-    server = _Server(sys.argv[1])
-    Path(sys.argv[1]).with_suffix(".ready").touch()
-    server.run()
+    serve(sys.argv[1])
