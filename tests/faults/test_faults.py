@@ -1,4 +1,9 @@
-"""A short part of the campaign, by a seed; all of it is `make faults`."""
+"""A short part of the campaign, by a seed; all of it is `make faults`.
+
+What each run of the tests holds of kills, signals and damaged or full disks, at set moments:
+tests/modules/runs/test_run.py, test_run_failures.py, test_run_leaving.py and test_queue.py there,
+tests/onetrainer/queue/test_queue.py, tests/modules/jobs/test_caption.py.
+"""
 
 import threading
 
@@ -20,6 +25,7 @@ def require_sound(results):
     assert not broken, "\n".join(map(str, broken))
 
 
+@pytest.mark.long
 def test_a_run_survives_what_happens_to_it(tmp_path):
     faulty = FaultyRuns(tmp_path, "lora-accumulation")
     assert faulty.operations > 150  # moments to plant a fault at
@@ -27,6 +33,7 @@ def test_a_run_survives_what_happens_to_it(tmp_path):
     require_sound(faulty.flips(times=2, seed=SEED))
 
 
+@pytest.mark.long
 def test_a_queue_goes_on_after_kills_and_no_run_is_lost_started_twice_or_half_written(tmp_path):
     results = [*KilledQueue(tmp_path).campaign(times=3, seed=276)]
     kinds = ("as it has started", "a worker and", "server alone, before", "nothing")
@@ -34,6 +41,7 @@ def test_a_queue_goes_on_after_kills_and_no_run_is_lost_started_twice_or_half_wr
     require_sound(results)
 
 
+@pytest.mark.long
 def test_killed_jobs_describe_each_image_once_and_killed_writings_can_be_taken_back(tmp_path):
     jobs = KilledQueue(tmp_path / "jobs", masking)
     results = [*jobs.campaign(times=2, seed=6)]

@@ -162,6 +162,7 @@ def test_checkpointing_each_step_makes_memory_nearly_the_same_for_any_number(bas
     assert activations(10, checkpoint=False) > 2.5 * many
 
 
+@pytest.mark.long  # each member of two axes; above, three of them are counted pass by pass
 def test_every_algorithm_is_forecast(base):
     with Planner(ON_GPU) as plans:
         for kind in ("draft_lv", "drtune", "best_of_n"):

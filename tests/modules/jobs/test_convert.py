@@ -81,7 +81,7 @@ def test_file_to_folder_to_file_gives_equal_bytes(tmp_path, singles, run, family
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # diffusers' own
-@families(VELOCITY, XL)
+@families(VELOCITY)
 def test_diffusers_reads_our_file_and_our_folder_as_the_source(
     tmp_path, folders, singles, run, no_network, family, prediction
 ):

@@ -115,9 +115,7 @@ def test_a_run_that_goes_back_lowers_its_rate_and_draws_the_step_anew(config, br
     assert text.startswith("step 5 was broken, so the run went back to step 3")
 
 
-@pytest.mark.parametrize(
-    ("number", "killed_after"), cases([(4, 2), (4, 5), (2, 5)], [(4, 5), (2, 5)])
-)
+@pytest.mark.parametrize(("number", "killed_after"), cases([(4, 2), (4, 5), (2, 5)], [(4, 5)]))
 def test_a_run_that_goes_back_ends_the_same_if_it_is_killed_in_between(
     config, breaking, crash_in, number, killed_after
 ):
@@ -166,7 +164,8 @@ def test_a_schedule_that_has_reached_zero_is_a_warning(config):
     assert text.startswith("the learning rate is 0 since step 1:")
 
 
-@pytest.mark.parametrize("action", [pytest.param("skip", marks=pytest.mark.long), "go-back"])
+@pytest.mark.long  # tests/modules/optim/test_broken_steps.py holds it for single steps
+@pytest.mark.parametrize("action", ["skip", "go-back"])
 def test_on_a_gpu_whose_losses_are_read_late_the_weights_are_the_same(
     config, breaking, monkeypatch, action
 ):

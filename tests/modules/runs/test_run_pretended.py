@@ -59,7 +59,8 @@ def assert_same_on_gpu(project, case, **changes):
     return runs.events_of(on_card)
 
 
-@pytest.mark.parametrize("offload_device", ["cpu", pytest.param("same", marks=pytest.mark.long)])
+@pytest.mark.long  # the table's runs on a pretended GPU are validated and sampled, too
+@pytest.mark.parametrize("offload_device", ["cpu", "same"])
 def test_sdxl_is_validated_and_sampled_after_latents_and_captions_were_cached(
     projects, offload_device
 ):

@@ -93,7 +93,7 @@ HALF = SHARDED | {
 }
 # Where blocks share an input, FSDP adds its gradients in another order: they differ by rounding.
 TOLERANCES = {"sharded": 1e-5, "sharded bf16": 2e-2}
-ALWAYS = [("lora", 2), ("full", 2), ("rewards", 2)]
+ALWAYS = [("lora", 2), ("full", 2)]
 
 
 def main(arguments: list[str]) -> int:
@@ -239,6 +239,7 @@ def in_one_process(config, way):
     return folder
 
 
+@pytest.mark.long  # tests/modules/sharding holds the numbers of processes that share weights
 def test_a_sharded_run_gives_the_numbers_of_one_process_also_after_a_kill_in_fewer(
     config, processes
 ):

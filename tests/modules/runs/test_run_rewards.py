@@ -108,6 +108,7 @@ def test_evaluations_are_reported_with_their_images(straight):
     assert evaluations[-1].reward > evaluations[0].reward
 
 
+@pytest.mark.long  # below, a run that is stopped goes on so; test_run.py kills one
 def test_a_killed_run_goes_on_bit_for_bit(config, straight, at_a_moment):
     folder = reward_run(config)
     assert at_a_moment("kill 4", folder) == -signal.SIGKILL
@@ -121,6 +122,7 @@ def test_a_killed_run_goes_on_bit_for_bit(config, straight, at_a_moment):
     ]
 
 
+@pytest.mark.long  # test_alignprop.py holds it for a step
 def test_a_step_is_the_same_however_it_is_cut(config, straight):
     folder = reward_run(config, training={"batch_size": 1, "accumulation": 2, "steps": 3})
     assert train(folder) == 0

@@ -112,7 +112,7 @@ def test_the_window_asks_a_run_follows_its_answer_and_cancels_it(config, request
     assert isinstance(refused, Failed)
 
     trial = RunTrial(folder)
-    many, got = request_for(folder, seeds=tuple(range(5000)), grid=True), []
+    many, got = request_for(folder, seeds=tuple(range(300)), grid=True), []
     reading = threading.Thread(target=lambda: got.extend(trial.events(many)))
     reading.start()
     runs.wait_until(lambda: len(tried(folder)) > 3)  # two of the first request and one refusal
