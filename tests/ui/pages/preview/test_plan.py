@@ -112,8 +112,7 @@ def test_only_a_file_without_thumbnail_shows_its_file_type(context, tmp_path):
     part = check_with(context, findings)
     kept = context.images._cache
     wait_until(context, lambda: {key[0] for key in kept} >= {good, bad})
-    context.root.update()
-    assert ".jpg" in texts(part._list)
+    wait_until(context, lambda: ".jpg" in texts(part._list))
     assert ".png" not in texts(part._list)
 
 
