@@ -145,6 +145,9 @@ def run_as_process(
     in place of these.
     """
     os.setsid()
+    if torch := sys.modules.get("torch"):
+        # Threads that computed before the fork are gone; OpenMP would wait for them for ever.
+        torch.set_num_threads(1)
     for place, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
         os.dup2(descriptor, place)
     for place, descriptor in enumerate(pipes):
