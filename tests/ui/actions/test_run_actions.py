@@ -8,6 +8,7 @@ from onetrainer.queue.queue import Queue
 from tests.ui.desk import deliver_until
 from ui.actions import run_actions
 from ui.actions.run_actions import RunActions
+from ui.background.current_preview import CurrentPreview
 from ui.background.threads import Jobs
 from ui.model.draft import Draft
 
@@ -16,15 +17,16 @@ from ui.model.draft import Draft
 def window(home, project, monkeypatch):
     shown, errors = [], []
     monkeypatch.setattr(run_actions, "show_error", lambda _, error: errors.append(str(error)))
+    draft, jobs = Draft(), Jobs()
     context = SimpleNamespace(
-        draft=Draft(),
+        draft=draft,
         root=SimpleNamespace(after=lambda delay, call: ""),
-        widgets=SimpleNamespace(jobs=Jobs()),
+        widgets=SimpleNamespace(jobs=jobs),
+        preview=CurrentPreview(draft, jobs, lambda *_: None),
         forecasts=SimpleNamespace(is_outdated=True),
         act=SimpleNamespace(refresh=lambda: None, show_page=shown.append),
     )
     context.draft.load(project)
-    jobs = context.widgets.jobs
     return SimpleNamespace(context=context, jobs=jobs, shown=shown, errors=errors)
 
 
