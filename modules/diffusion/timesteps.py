@@ -23,14 +23,14 @@ def cumulative(probabilities: Sequence[float]) -> Tensor:
     return summed / summed[-1]
 
 
-def weighted(levels: Tensor, *, cdf: Tensor) -> Tensor:
+def weighted(fractions: Tensor, *, cdf: Tensor) -> Tensor:
     """Sample timesteps by inversion of their cumulative distribution, (n,), int64.
 
     Timesteps of probability 0 never occur.
 
     Args:
-        levels: (n,), uniform numbers in [0, 1), float64: float32 has too few numbers near 1 for the
-            last of many timesteps.
+        fractions: (n,), uniform numbers in [0, 1), float64: float32 has too few numbers near 1 for
+            the last of many timesteps.
         cdf: From `cumulative`, on the same device.
     """
-    return torch.searchsorted(cdf, levels, right=True)
+    return torch.searchsorted(cdf, fractions, right=True)

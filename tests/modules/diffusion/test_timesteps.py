@@ -25,7 +25,7 @@ SECTIONS = [
 ]
 
 
-def levels(count, seed):
+def fractions(count, seed):
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(count, generator=generator, dtype=torch.float64)
 
@@ -47,7 +47,7 @@ def statistic(sampled, probabilities):
 def test_samples_follow_the_density(fields):
     section = TypeAdapter(Timesteps).validate_python(fields)
     table = timestep_table(section, steps=STEPS)
-    sampled = weighted(levels(COUNT, 5), cdf=table)
+    sampled = weighted(fractions(COUNT, 5), cdf=table)
     value, freedom = statistic(sampled, density(section, STEPS))
     # Mean: the degrees of freedom; deviation: the root of twice as many. Four of these.
     assert value < freedom + 4 * math.sqrt(2 * freedom)
@@ -56,7 +56,7 @@ def test_samples_follow_the_density(fields):
 def test_a_slightly_other_density_would_be_noticed():
     section = TypeAdapter(Timesteps).validate_python({"kind": "logit_normal", "mean": 0.03})
     table = timestep_table(section, steps=STEPS)
-    sampled = weighted(levels(COUNT, 5), cdf=table)
+    sampled = weighted(fractions(COUNT, 5), cdf=table)
     other = TypeAdapter(Timesteps).validate_python({"kind": "logit_normal"})
     value, freedom = statistic(sampled, density(other, STEPS))
     assert value > freedom + 4 * math.sqrt(2 * freedom)
@@ -84,7 +84,7 @@ def test_timesteps_without_probability_are_never_sampled():
     assert below.tolist() == pytest.approx([0, 0.3, 0.3, 1, 1])
     ends = torch.tensor([0.0, 0.3, 1 - 2**-53], dtype=torch.float64)
     assert torch.searchsorted(below, ends, right=True).tolist() == [1, 3, 3]
-    sampled = weighted(levels(10_000, 0), cdf=below)
+    sampled = weighted(fractions(10_000, 0), cdf=below)
     assert set(sampled.tolist()) == {1, 3}
 
 
