@@ -96,9 +96,9 @@ class Watch:
         recent.add(math.log(value))
 
     def _check_rate(self, step: Progress) -> None:
-        # Without an estimate it is the rate itself.
-        is_unknown = self.d0 is not None or step.lr == 0
-        full = self.full_lr(step.step - 1) if is_unknown else step.lr
+        # Without an estimate the step's rate is the schedule's.
+        needs_schedule = self.d0 is not None or step.lr == 0
+        full = self.full_lr(step.step - 1) if needs_schedule else step.lr
         if self._is_for(STEPS_WITHOUT_RATE, "no rate", when=full == 0):
             self.warn(
                 f"the learning rate is 0 since step {step.step - STEPS_WITHOUT_RATE + 1}: the"
