@@ -44,6 +44,10 @@ REWARDED = {
     "rollout": {"steps": 2, "guidance": 2.0, "width": 64, "height": 64},
     "evaluation": {"prompts": "a fox\na boat", "every": 2, "seeds": 2, "guard": "warn"},
 }
+ONE_REWARD = REWARDED | {
+    "rollout": {**REWARDED["rollout"], "steps": 1, "guidance": 1.0},
+    "evaluation": {**REWARDED["evaluation"], "prompts": "a fox"},
+}
 BEST = {"kind": "best_of_n", "prompts_per_round": 2, "candidates_per_prompt": 3}
 BEST |= {"kept_per_prompt": 2, "steps_per_round": 2}
 SLIDER = {"kind": "slider", "width": 64, "height": 64, "steps": 2}
@@ -64,6 +68,7 @@ WAYS = {
         "embeddings": {"tokens": [{"token": "<my-token>", "initial_text": "red"}]},
         "data": {"trigger": "<my-token>"},
     },
+    "one reward": {"objective": ONE_REWARD, "data": {"folder": ""}},
     "rewards": {"objective": REWARDED, "data": {"folder": ""}},
     "rewards and images": {
         "objective": {
@@ -93,7 +98,7 @@ HALF = SHARDED | {
 }
 # Where blocks share an input, FSDP adds its gradients in another order: they differ by rounding.
 TOLERANCES = {"sharded": 1e-5, "sharded bf16": 2e-2}
-ALWAYS = [("lora", 2), ("full", 2)]
+ALWAYS = [("lora", 2), ("full", 2), ("one reward", 2)]
 
 
 def main(arguments: list[str]) -> int:

@@ -108,15 +108,23 @@ def test_evaluations_are_reported_with_their_images(straight):
     assert evaluations[-1].reward > evaluations[0].reward
 
 
-@pytest.mark.long  # below, a run that is stopped goes on so; test_run.py kills one
-def test_a_killed_run_goes_on_bit_for_bit(config, straight, at_a_moment):
-    folder = reward_run(config)
-    assert at_a_moment("kill 4", folder) == -signal.SIGKILL
-    assert [one.step for one in reported(folder, Checkpoint)] == [3]
-    assert [one.step for one in reported(folder, Rewarded)] == [1, 2, 3, 4]
-    assert runs.finish(folder) == 0
-    require_same(straight, folder)
-    first, second = (reported(one, Evaluated) for one in (straight, folder))
+def test_a_killed_run_goes_on_bit_for_bit(config, at_a_moment):
+    short = {
+        "objective": {
+            "rollout": {**REWARDED["rollout"], "steps": 1, "guidance": 1.0},
+            "evaluation": {**REWARDED["evaluation"], "prompts": "a fox", "every": 2},
+        },
+        "training": {"steps": 2},
+        "output": {"save_every": 1},
+    }
+    whole, folder = reward_run(config, **short), reward_run(config, **short)
+    assert train(whole) == 0
+    assert at_a_moment("kill 1", folder) == -signal.SIGKILL
+    assert [one.step for one in reported(folder, Checkpoint)] == [1]
+    assert [one.step for one in reported(folder, Rewarded)] == [1]
+    assert train(folder) == 0
+    require_same(whole, folder, step=2)
+    first, second = (reported(one, Evaluated) for one in (whole, folder))
     assert [(evaluation.step, evaluation.reward, evaluation.drift) for evaluation in first] == [
         (evaluation.step, evaluation.reward, evaluation.drift) for evaluation in second
     ]
