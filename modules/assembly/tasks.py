@@ -5,15 +5,15 @@ from time import monotonic
 
 from modules.trainer import Task
 from modules.training.failures import Failures
-from modules.training.time_left import Rounds
+from modules.training.time_left import TaskTimes
 
 
 @dataclass(frozen=True)
 class TimedTask:
-    """A task whose rounds are measured."""
+    """A task that is measured."""
 
     task: Task
-    rounds: Rounds
+    times: TaskTimes
 
     def is_due(self, step: int) -> bool:
         return self.task.is_due(step)
@@ -21,8 +21,8 @@ class TimedTask:
     def run(self, step: int) -> None:
         began = monotonic()
         self.task.run(step)
-        self.rounds.count += 1
-        self.rounds.seconds += monotonic() - began
+        self.times.count += 1
+        self.times.seconds += monotonic() - began
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from modules.assembly.rewards import (
     prompt_evaluation_of,
     reward_loss_source,
 )
-from modules.assembly.rounds import RunRounds
 from modules.assembly.run_context import Run
 from modules.assembly.sliders import slider_evaluation_of, slider_loss_source
 from modules.assembly.stepping import step_of
+from modules.assembly.task_times import RunTaskTimes
 from modules.assembly.tasks import TimedTask, ToleratedTask
 from modules.assembly.validation_set import grid_of, validation_files, validation_record
 from modules.broken_steps.cause import Investigator
@@ -45,7 +45,7 @@ from modules.training.failures import SAMPLING
 from modules.training.reporter import Reporter
 from modules.training.sample_task import SAMPLE, SampleTask
 from modules.training.tasks import ExportTask, SaveTask
-from modules.training.time_left import Rounds
+from modules.training.time_left import TaskTimes
 from modules.training.try_task import TryTask
 from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.config.objectives.reconstruction import Reconstruction
@@ -74,7 +74,7 @@ class Tasks:
     Attributes:
         evaluate: Those that may end the run early: of images, then of prompts.
         deciding: Which evaluation decides on the best step; None if none is kept.
-        rounds: How often, and how long so far: those of `evaluate`, of samples, exports, saving.
+        times: How often, and how long so far: those of `evaluate`, of samples, exports, saving.
     """
 
     evaluate: tuple[EvaluateTask, ...]
@@ -83,7 +83,7 @@ class Tasks:
     export: ExportTask
     deciding: Evaluation | None
     disk_space: DiskSpaceTask
-    rounds: tuple[Rounds, ...]
+    times: tuple[TaskTimes, ...]
 
     def in_order(self) -> tuple[Task, ...]:
         """Return the tasks in the order in which they run after a step."""
@@ -95,7 +95,7 @@ class Tasks:
             self.export,
             self.save,
         ]
-        *evaluate, sample, export, save = map(TimedTask, planned, self.rounds)
+        *evaluate, sample, export, save = map(TimedTask, planned, self.times)
         tried = ToleratedTask(TryTask(self.sample), SAMPLING, failures)
         return (self.disk_space, *evaluate, sample, tried, export, save, *keep)
 
@@ -240,7 +240,7 @@ def _reporter(
         device=run.device,
         total_steps=config.training.total_steps,
         on_broken=_broken_steps(parts, source, retries, tasks.save.writer).report,
-        rounds=tasks.rounds,
+        task_times=tasks.times,
         watch=watch,
         rates=partial(effective_lrs, parts.optimization.optimizer),
     )
@@ -332,12 +332,12 @@ def _tasks(parts: _Parts, source: LossSource, rewards: LoadedRewards | None) -> 
     steps = run.config.training.total_steps
     save = _save_task(parts, source, sample, deciding)
     disk_space = DiskSpaceTask(run.folder, save.writer, run.inbox, steps)
-    of = RunRounds(run.config, source.batches)
-    rounds = (
+    of = RunTaskTimes(run.config, source.batches)
+    times = (
         *map(of.of_evaluation, evaluations),
         *(of.of_samples(sample.shots), of.of_export(), of.of_saving()),
     )
-    return Tasks(evaluate, sample, save, ExportTask(save, steps), deciding, disk_space, rounds)
+    return Tasks(evaluate, sample, save, ExportTask(save, steps), deciding, disk_space, times)
 
 
 def _save_task(

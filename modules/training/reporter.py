@@ -15,7 +15,7 @@ from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
 from modules.memory.to_device import LateNumbers
 from modules.optim.step_check import StepCheck
 from modules.training.gpu_health import GpuHealthReader
-from modules.training.time_left import Rounds, seconds_left
+from modules.training.time_left import TaskTimes, seconds_left
 from onetrainer.metrics.watch import Watch
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Measured, Phase, Progress, Rewarded
@@ -124,14 +124,14 @@ class Reporter:
         total_steps: int,
         on_broken: Callable[[StepFacts], None],
         watch: Watch | None = None,
-        rounds: Sequence[Rounds] = (),
+        task_times: Sequence[TaskTimes] = (),
         rates: Callable[[], Mapping[str, float | Tensor]] = dict,
     ) -> None:
         """Create the reporter of a run.
 
         on_broken: Called for each broken step once it has been read; may raise.
         watch: Looks at the other steps.
-        rounds: What else the run does, for the time that is left.
+        task_times: What the run does between steps, for the time that is left.
         rates: Returns the learning rates of several parameter groups; called in few steps.
         """
         self._events = events
@@ -139,7 +139,7 @@ class Reporter:
         self._total = total_steps
         self._on_broken = on_broken
         self._watch = watch
-        self._rounds = rounds
+        self._task_times = task_times
         self._rates = rates
         self._made: list[_Step] = []
         self._pending: deque[_UnreadStep] = deque()
@@ -178,7 +178,7 @@ class Reporter:
                 step,
                 epoch,
                 speed,
-                seconds_left(step, self._total, speed, self._rounds),
+                seconds_left(step, self._total, speed, self._task_times),
                 lr,
                 [loss.per_item for loss in losses],
                 [loss.scores for loss in losses],

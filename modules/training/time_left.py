@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Rounds:
-    """What a run does now and then: samples, validation, saving.
+class TaskTimes:
+    """How often a task between steps, such as saving, is still due, and how long it takes.
 
     Attributes:
-        left: Returns how often it is still planned before a step is reported.
+        left: Returns how often it is still due before a step is reported.
         guess: How many steps take as long as one time, until one was measured.
     """
 
@@ -23,13 +23,13 @@ class Rounds:
         return self.seconds / self.count if self.count else self.guess * of_a_step
 
 
-def seconds_left(step: int, steps: int, speed: float, rounds: Sequence[Rounds]) -> float:
+def seconds_left(step: int, steps: int, speed: float, tasks: Sequence[TaskTimes]) -> float:
     """Return the seconds from a step to the end of the run; -1 if they are not known.
 
-    At least one, as long as there is anything left to do. speed: Steps a second; 0 if it was not
-    measured yet. rounds: All that the run does besides.
+    At least one second, unless nothing is left but what was neither measured nor guessed. speed:
+    Steps a second; 0 if it was not measured yet. tasks: All that the run does between steps.
     """
     if not speed:
         return -1.0
-    others = sum(each.left(step) * each.seconds_each(1 / speed) for each in rounds)
+    others = sum(each.left(step) * each.seconds_each(1 / speed) for each in tasks)
     return max(1.0, (steps - step) / speed + others) if others or step < steps else -1.0

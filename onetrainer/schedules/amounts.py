@@ -47,15 +47,10 @@ def is_due(every: Steps, step: int, plan: Plan) -> bool:
     return done(step) // every.count > done(step - 1) // every.count
 
 
-def times_due(every: Steps, after: int, steps: int, plan: Plan) -> int:
-    """Return how often an interval ends after some steps, up to the last of all of them."""
+def intervals_in(every: Steps, steps: int, plan: Plan) -> int:
+    """Return how many intervals end within a number of steps; none if it is 0."""
     if isinstance(every, int):
-        return steps // every - after // every if every else 0
-    return intervals_in(every, steps, plan) - intervals_in(every, after, plan)
-
-
-def intervals_in(every: Amount, steps: int, plan: Plan) -> int:
-    """Return how many intervals of epochs or images end within a number of steps."""
+        return steps // every if every else 0
     return int(_measure(every.unit, plan)(steps) // every.count)
 
 

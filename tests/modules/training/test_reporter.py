@@ -9,10 +9,9 @@ from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
 from modules.optim.step_check import StepCheck
 from modules.training import reporter as metrics
 from modules.training.reporter import Reporter
-from modules.training.time_left import Rounds, seconds_left
+from modules.training.time_left import TaskTimes, seconds_left
 from onetrainer.run.event_log import EventWriter, read_all
 from onetrainer.run.events import Measured, Progress, Rewarded
-from onetrainer.schedules.amounts import times_due
 from tests import pretend
 
 REWARDS = torch.tensor([1.0, 2.0, 6.0])
@@ -172,11 +171,11 @@ def test_the_time_left_counts_what_is_done_between_steps_and_at_the_end(tmp_path
             nonlocal now
             now += 10
 
-    for name, every in (("samples", 3), ("nothing else", 0)):
-        rounds = Rounds(lambda step, every=every: times_due(every, step - 1, 9, None), guess=4)
+    for name, at in (("samples", (3, 6, 9)), ("nothing else", ())):
+        times = TaskTimes(lambda step, at=at: sum(each >= step for each in at), guess=4)
         events = EventWriter(tmp_path / name)
         reporter = Reporter(
-            events, device=torch.device("cpu"), total_steps=9, on_broken=None, rounds=[rounds]
+            events, device=torch.device("cpu"), total_steps=9, on_broken=None, task_times=[times]
         )
         reporter.start_clock(0)
         for step in range(1, 10):
@@ -184,8 +183,8 @@ def test_the_time_left_counts_what_is_done_between_steps_and_at_the_end(tmp_path
             reporter.progress(
                 step=step, epoch=0, lr=1e-4, losses=losses("cpu"), check=checked("cpu")
             )
-            if every and step % every == 0:
-                tasks.TimedTask(Samples(), rounds).run(step)
+            if step in at:
+                tasks.TimedTask(Samples(), times).run(step)
                 reporter.start_clock(step)
         reporter.flush()
         events.close()
@@ -201,6 +200,6 @@ def test_the_time_left_counts_what_is_done_between_steps_and_at_the_end(tmp_path
 
 
 def test_while_anything_is_left_to_do_at_least_a_second_is_left():
-    soon = Rounds(lambda _: 1, count=1, seconds=0.01)
+    soon = TaskTimes(lambda _: 1, count=1, seconds=0.01)
     assert seconds_left(9, 9, 1000.0, [soon]) == seconds_left(8, 9, 1000.0, []) == 1
     assert seconds_left(9, 9, 1000.0, []) == seconds_left(8, 9, 0.0, [soon]) == -1

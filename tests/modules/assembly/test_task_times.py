@@ -1,8 +1,8 @@
 """How often a run still does what it does besides steps, against the steps that it is due at."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from modules.assembly.rounds import RunRounds
+from modules.assembly.task_times import RunTaskTimes
 from onetrainer.captions.sample_prompts import all_shots
 from onetrainer.config.train import TrainConfig
 from onetrainer.schedules.amounts import is_due
@@ -12,20 +12,20 @@ from onetrainer.schedules.amounts import is_due
 class Plan:
     """Four steps make an epoch, of three images each.
 
-    last: The largest step that it may be asked for.
+    asked: The steps whose images were counted, for which a real plan plans their whole epoch.
     """
 
-    last: int = 10
+    asked: list[int] = field(default_factory=list)
 
     def epoch_of(self, step):
         return step // 4
 
     def images_before_step(self, step):
-        assert step <= self.last
+        self.asked.append(step)
         return 3 * step
 
 
-def test_the_rounds_that_are_left_are_those_that_will_be_due():
+def test_tasks_are_left_as_often_as_they_will_be_due():
     for every, at_end in (
         (3, True),
         (3, False),
@@ -47,14 +47,17 @@ def test_the_rounds_that_are_left_are_those_that_will_be_due():
             }
         )
         plan = Plan()
-        rounds = RunRounds(config, plan).of_samples(all_shots(config))
+        times = RunTaskTimes(config, plan).of_samples(all_shots(config))
         due = [
             step
             for step in range(1, 11)
             if is_due(config.sampling.every, step, Plan()) or (at_end and step == 10)
         ]
+        in_images = every == "7 images"
+        assert len(plan.asked) == in_images
         for step in range(1, 11):
-            plan.last = step  # the epoch of a later one would be planned in every step
-            assert rounds.left(step) == sum(each >= step for each in due), (every, at_end, step)
+            plan.asked.clear()
+            assert times.left(step) == sum(each >= step for each in due), (every, at_end, step)
+            assert plan.asked == [step - 1] * in_images  # its epoch is planned in any case
         # Two prompts of twenty steps with guidance; a step is forward and backward of two images.
-        assert rounds.guess == 2 * 20 * 2 / (2 * 3)
+        assert times.guess == 2 * 20 * 2 / (2 * 3)
