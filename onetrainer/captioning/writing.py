@@ -16,6 +16,7 @@ from onetrainer.files.atomic import write_atomic
 from onetrainer.run.run_folder import cannot_write
 
 _MOST_WRITINGS = 50
+_CLOCK_ERROR = 2.0  # seconds, of the times of files
 _AT_ONCE = 2000
 """Files of one batch: masks are held in memory until theirs is written."""
 
@@ -61,7 +62,7 @@ def write(
         UserError: If there can be no way back; nothing more is written then.
     """
     written, batches, waiting = Written(), list[BatchId](), iter(proposals)
-    before = _batches(images)
+    before = _batches(images, history)
 
     def note(batch: BatchId) -> None:  # first: what is broken off can be taken back, too
         batches.append(batch)
@@ -96,7 +97,7 @@ def take_back_last(images: Path, history: EditHistory) -> Written:
 
 def _last(images: Path, history: EditHistory) -> list[Batch]:
     """Return the batches of the last writing that has files to take back, the newest first."""
-    writings = _batches(images)
+    writings = _batches(images, history)
     noted = history.known(chain.from_iterable(writings))
     left = {batch.id: batch for batch in noted if batch.left}
     for batches in reversed(writings):
@@ -105,11 +106,17 @@ def _last(images: Path, history: EditHistory) -> list[Batch]:
     return []
 
 
-def _batches(images: Path) -> list[list[BatchId]]:
+def _batches(images: Path, history: EditHistory) -> list[list[BatchId]]:
     """Return the batches of each writing."""
+    place = notes_of(images, "batches")
     with suppress(OSError, ValueError, TypeError):
-        found = json.loads(notes_of(images, "batches").read_bytes())
-        return [[BatchId(int(number), float(time)) for number, time in each] for each in found]
+        writings = json.loads(place.read_bytes())
+        numbers = [each for each in chain.from_iterable(writings) if isinstance(each, int)]
+        if numbers:  # of an earlier version; a batch that is newer is another history's
+            latest = place.stat().st_mtime + _CLOCK_ERROR
+            known = {one.number: one.id for one in history.numbered(numbers) if one.time <= latest}
+            return [[known[each] for each in batches if each in known] for batches in writings]
+        return [[BatchId(int(number), float(time)) for number, time in each] for each in writings]
     return []
 
 

@@ -146,12 +146,15 @@ class EditHistory:
     def known(self, ids: Iterable[BatchId]) -> list[Batch]:
         """Return those of some batches that are not forgotten, the newest first."""
         wanted = set(ids)
+        return [each for each in self.numbered(one.number for one in wanted) if each.id in wanted]
+
+    def numbered(self, numbers: Iterable[int]) -> list[Batch]:
+        """Return the batches of some numbers, the newest first."""
         query = (
             f"SELECT {_COLUMNS} FROM batches WHERE number IN (SELECT value FROM json_each(?))"
             " ORDER BY number DESC"
         )
-        numbers = json.dumps([one.number for one in wanted])
-        return [batch for batch in self._batches(query, (numbers,)) if batch.id in wanted]
+        return self._batches(query, (json.dumps(list(numbers)),))
 
     def last(self) -> Batch | None:
         """Return the newest batch that can be taken back and is no taking back itself."""

@@ -1,6 +1,7 @@
 """What is written of results: texts, masks, and never over what a person wrote."""
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from onetrainer.edits.history import EditHistory
 from onetrainer.edits.saving import Change, Saved, save, take_back
 from onetrainer.errors import UserError
 from onetrainer.jobs.caption_request import CaptionRequest, CaptionWriting, MaskWriting
+from onetrainer.run.user_folder import user_folder
 
 TAGS = Result(
     "a.png",
@@ -138,6 +140,23 @@ def test_batches_of_another_history_are_not_taken_back(images, history, tmp_path
     assert (can_take_back(images, history), take_back_last(images, history).files) == (0, 0)
     assert take_back(first, history) == Saved()
     assert captions(images) == {"a": "found", "b": "mine"}
+
+
+def test_writings_that_an_earlier_version_noted_can_be_taken_back(images, history, tmp_path):
+    job = found(images, {"a": "found", "b": "found"})
+    writes(job, images, history)
+    (note,) = (user_folder() / "captioning").glob("batches-*")
+    note.write_text(json.dumps([[number for number, _ in json.loads(note.read_text())[0]]]))
+    writes(job, images, history, existing="after", prefix="x")
+    assert [take_back_last(images, history).files for _ in range(3)] == [2, 2, 0]
+    assert captions(images) == {}
+    # Of a history that was moved away since: its numbers are those of later batches now.
+    writes(job, images, history)
+    note.write_text("[[1]]")
+    os.utime(note, (0, 0))
+    (tmp_path / "history" / "edits.sqlite").rename(tmp_path / "moved")
+    save([Change(images / "c.txt", None, b"mine")], "By hand", history)
+    assert can_take_back(images, history) == 0
 
 
 def test_what_cannot_be_written_is_named(images, history):
