@@ -34,10 +34,14 @@ class TableWriter:
         return path
 
     def finish(self) -> Path | None:
-        """Write the grid of the images so far, if one is wanted; return its path."""
+        """Write the grid of the images so far, if one is wanted; return its path.
+
+        It ends with the last row and column that have an image.
+        """
         if not self._images:
             return None
-        rows, columns = self._table.rows, self._table.columns
+        last_row, last_column = map(max, zip(*self._images, strict=True))
+        rows, columns = self._table.rows[: last_row + 1], self._table.columns[: last_column + 1]
         images = [
             [self._images.get((row, column)) for column in range(len(columns))]
             for row in range(len(rows))
