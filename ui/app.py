@@ -56,7 +56,7 @@ class App:
         self._screen = f"{self.root.winfo_screenwidth()}x{self.root.winfo_screenheight()}"
         self._theme = Theme(self.root, self.window_state.scale_of(self._screen))
         self._theme.paint(self.root, bg="window")
-        self.draft = HeldDraft()
+        self.draft = HeldDraft(lambda: self._opener.finish())
         self.session = Session()
         self.plans = pages()
         self.page = ""
@@ -149,12 +149,17 @@ class App:
             self._problem_index = (self._problem_index + by) % len(problems)
             self.jump(problems[self._problem_index].path)
 
-    def commit(self) -> None:
-        """Pass everything that is being typed to the draft."""
-        if self.page:
-            self._opener.finish()
+    def commit(self) -> bool:
+        """Pass everything that is being typed to the draft.
+
+        Returns:
+            Whether the draft is what was on the screen: not if the file there was refused now.
+        """
+        if self.page and not self._opener.finish():
+            return False
         for view in self._views.values():
             view.commit()
+        return True
 
     def switch_mode(self) -> None:
         """Switch between dark and light."""
@@ -191,8 +196,8 @@ class App:
             self._cover.hide()
             return
         self.commit()
-        self.preparations.end()
         self.jobs.forget()
+        self.preparations.end()
         self.draft.forget_listeners()
         self.shell.drawer.end()
         self._cover.clear()
@@ -244,7 +249,8 @@ class App:
     def save_state(self) -> None:
         """Save the window's state."""
         self._save_timer = ""
-        self.window_state.store_draft(self.draft)
+        if not self.draft.is_held:  # a file that may be wrong would take the place of the draft
+            self.window_state.store_draft(self.draft)
         if self.root.winfo_viewable():
             # `winfo_geometry` is that of the inside: the window would move down each time.
             self.window_state.geometry = self.root.geometry()
@@ -340,9 +346,11 @@ class App:
 
     def _drawn(self) -> Iterator[None]:
         """Do in pieces what the first page on the screen did not need."""
-        yield from prepare_check()
-        self._opener.finish()
-        self.jobs.release()
+        try:
+            yield from prepare_check()
+            self._opener.finish()
+        finally:
+            self.jobs.release()
 
     def _place_window(self) -> None:
         root = self.root
@@ -357,7 +365,7 @@ class App:
 
     def _close(self) -> None:
         self.save_state()
-        self.preparations.end()
         self.jobs.forget()
+        self.preparations.end()
         self.pump.stop()
         self.root.destroy()

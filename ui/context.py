@@ -42,7 +42,8 @@ class Actions:
     """Actions of the whole window, for pages, buttons and keys.
 
     Attributes:
-        commit: Passes everything that is being typed to the draft.
+        commit: Passes everything that is being typed to the draft. Returns whether that is what
+            was on the screen: a file that the window opened with may be refused by then.
         refresh: Updates the screen to the draft and the run.
         show_message: Shows a short message, with a button for an offer if there is one.
         save_state_soon: Saves the window's state a second after the last change.
@@ -71,7 +72,7 @@ class Actions:
         choose_path: Lets the user choose a path, beginning at one; "" if canceled.
     """
 
-    commit: Callable[[], None]
+    commit: Callable[[], bool]
     refresh: Callable[[], None]
     show_message: Callable[..., None]
     save_state_soon: Callable[[], None]

@@ -39,6 +39,7 @@ class Opener:
         self._draft = draft
         self._presets = presets
         self._opening = opening
+        self._refused: UserError | None = None
 
     def begin(self) -> str:
         """Fill the draft, attach the last run, and return the page to show."""
@@ -60,19 +61,30 @@ class Opener:
             self.finish()
         return page
 
-    def finish(self) -> None:
-        """Have the draft checked, if it is not yet; nothing can be done with it before."""
+    def finish(self) -> bool:
+        """Have the draft checked, if it is not yet; nothing can be done with it before.
+
+        Returns:
+            Whether a person may have acted on it: not if a file that it showed was refused, until
+            they are told so.
+        """
         if not self._draft.is_held:
-            return
+            return self._refused is None
         context, root = self._context, self._context.root
         try:
             replaced = self._draft.release()
         except UserError as error:
-            root.after(1, show_error, context, error)
+            self._refused = error
+            root.after(1, self._tell, error)
             root.after_idle(context.act.show_page, self._page())
-            return
-        if replaced:
-            root.after(1, self._presets.report_replaced_changes, len(replaced))
+            return False
+        loaded = self._draft.last_change
+        root.after(1, self._presets.report_replaced_changes, len(replaced), loaded)
+        return True
+
+    def _tell(self, error: UserError) -> None:
+        self._refused = None
+        show_error(self._context, error)
 
     def _page(self) -> str:
         if self._context.session.is_running:

@@ -9,7 +9,7 @@ from onetrainer.presets.find import BUILT_IN, Preset
 from onetrainer.run.user_folder import user_folder
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, ask_name, list_changes, show_error, show_problems
-from ui.model.draft import Draft
+from ui.model.draft import Draft, Snapshot
 from ui.model.form_fields import display_text, edit_text
 from ui.model.preset_origin import PresetOrigin
 
@@ -43,24 +43,28 @@ class PresetActions:
         # A page of settings already shows the values of the preset.
         if not act.is_on_settings() and not self._context.session.is_running:
             act.show_page("model")
-        self.report_replaced_changes(len(replaced))
+        self.report_replaced_changes(len(replaced), self._context.draft.last_change)
         return replaced
 
-    def report_replaced_changes(self, count: int) -> None:
-        """Report that a preset has replaced changes, and offer to undo it."""
+    def report_replaced_changes(self, count: int, loaded: Snapshot | None) -> None:
+        """Report that a preset has replaced changes, and offer to undo it while nothing followed.
+
+        loaded: The last change once it was loaded.
+        """
         if not count:
             return
         draft = self._context.draft
-        loaded = draft.last_change
+        offer = Offer("Undo", "undo open", draft.undo, lambda: draft.last_change is loaded)
         changes = f"{count} changes were" if count != 1 else "change was"
         self._context.act.show_message(
             f"Opened {draft.origin.name}; your {changes} replaced.",
-            Offer("Undo", "undo open", draft.undo, lambda: draft.last_change is loaded),
+            offer if offer.holds() else None,
         )
 
     def save(self) -> bool:
         """Save over the preset, or ask for a name; return whether it was saved."""
-        self._context.act.commit()
+        if not self._context.act.commit():
+            return False
         origin = self._context.draft.origin
         if origin.path is None or not origin.can_overwrite:
             return self.save_as()
@@ -69,7 +73,8 @@ class PresetActions:
     def save_as(self) -> bool:
         """Ask for a name and save; return whether the preset was saved."""
         context = self._context
-        context.act.commit()
+        if not context.act.commit():
+            return False
         try:
             context.draft.config()
         except ProblemsError as error:
@@ -100,7 +105,8 @@ class PresetActions:
     def show_changes(self) -> None:
         """List the changes to the preset; each leads to its setting."""
         context = self._context
-        context.act.commit()
+        if not context.act.commit():
+            return
         draft = context.draft
         lines = [
             (path, _value_text(draft, path, draft.base_value(path)), now)

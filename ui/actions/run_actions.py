@@ -49,7 +49,8 @@ class RunActions:
 
     def start(self) -> None:
         """Check everything, then start a run or list the errors."""
-        self._context.act.commit()
+        if not self._context.act.commit():
+            return
         if self.start_blocked_reason():
             self._say_why_not()
         elif self._has_no_value_errors() and not (
@@ -72,8 +73,8 @@ class RunActions:
 
     def enqueue(self, sweeps: Sequence[str] = ()) -> None:
         """Check everything, then add a run to the queue, or one for each value; or list errors."""
-        self._context.act.commit()
-        if not self.is_checking and self._has_no_value_errors():
+        is_meant = self._context.act.commit()
+        if is_meant and not self.is_checking and self._has_no_value_errors():
             self._check(partial(self._enqueue, sweeps))
 
     def _has_no_value_errors(self) -> bool:
@@ -154,7 +155,8 @@ class RunActions:
     def _apply(self, path: str) -> None:
         """Resume the displayed run with the draft's value of a setting."""
         context = self._context
-        context.act.commit()
+        if not context.act.commit():
+            return
         if context.draft.value_errors:
             show_problems(context, context.draft.value_errors)
             return
@@ -167,7 +169,8 @@ class RunActions:
         from ui.dialogs.fork_dialog import FORM, ask_fork
 
         context, source = self._context, self._context.session.folder
-        context.act.commit()
+        if not context.act.commit():
+            return
         if source is None or self.start_blocked_reason():
             context.act.show_message(self.start_blocked_reason())
             return

@@ -1,23 +1,43 @@
 """The draft of a window that opens: its values are shown first, and checked then."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec
 
 from onetrainer.errors import UserError
+from onetrainer.presets.find import Preset
 from ui.model import preset_fields
 from ui.model.draft import REQUIRED, Draft
 from ui.model.value_check import ValueCheck
 
+P = ParamSpec("P")
+
+
+def _settled(
+    change: Callable[Concatenate["HeldDraft", P], None],
+) -> Callable[Concatenate["HeldDraft", P], None]:
+    """Return a change that is made only to values that are settled: it is meant for no others."""
+
+    @wraps(change)
+    def settled(draft: "HeldDraft", /, *arguments: P.args, **named: P.kwargs) -> None:
+        if draft.settle():
+            change(draft, *arguments, **named)
+
+    return settled
+
 
 class HeldDraft(Draft):
-    """Draft that is not checked, and has no problems, until `release` or its first change.
+    """Draft that is not checked, and has no problems, until `release`.
 
     The first check builds the schema of the whole config and imports every rule, which takes longer
     than drawing a page; the screen needs neither.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settle: Callable[[], bool]) -> None:
+        """settle: releases it before the first change; whether the values shown are still these."""
         self.is_held = True
+        self.settle = settle
         self._previewed: Path | None = None
         super().__init__()
 
@@ -50,7 +70,7 @@ class HeldDraft(Draft):
             self.document, self.base, self.origin = self._before
             self._edits, self.variants, self._base_as_chosen = self._with
             try:
-                return self.load(path)
+                return super().load(path)
             except UserError:
                 self._loaded()
                 raise
@@ -58,15 +78,19 @@ class HeldDraft(Draft):
             self._changed()
         return []
 
-    def set(self, path: str, value: object) -> None:
-        """Change one setting."""
-        self.release()
-        super().set(path, value)
+    set, set_all = _settled(Draft.set), _settled(Draft.set_all)
+    reset, reset_all = _settled(Draft.reset), _settled(Draft.reset_all)
+    undo, redo = _settled(Draft.undo), _settled(Draft.redo)
 
-    def set_all(self, values: Mapping[str, object]) -> None:
-        """Change several settings as one undo step."""
-        self.release()
-        super().set_all(values)
+    def load(self, path: Path, *, preset: Preset | None = None) -> list[str]:
+        """Load a config file, whatever became of the one that is previewed."""
+        self.settle()
+        return super().load(path, preset=preset)
+
+    def begin(self, new: Preset, answers: Mapping[str, object], *, kept: Collection[str]) -> None:
+        """Begin anew, whatever became of the file that is previewed."""
+        self.settle()
+        super().begin(new, answers, kept=kept)
 
     @property
     def is_startable(self) -> bool:

@@ -59,9 +59,10 @@ class Preparations:
             return
         # Otherwise a page would stand there half drawn meanwhile.
         self._root.winfo_pointerxy()  # which it answers when it has asked for everything
+        # Before the events, one of which may open a dialog, and the next pieces must not wait for
+        # its end, or close the window.
+        self._timer = self._root.after(_SEEN_AFTER_MS, self._go_on, self._pieces())
         self._root.update()
-        if not self._is_over:  # the window may have been closed
-            self._timer = self._root.after(_SEEN_AFTER_MS, self._go_on, self._pieces())
 
     def _go_on(self, pieces: Iterator[int]) -> None:
         self._timer = ""

@@ -12,6 +12,12 @@ from ui.model.held_draft import HeldDraft
 LORA = BUILT_IN / "sd15" / "lora.json"
 
 
+def held_draft(is_told=None):
+    """One that is released by its first change. is_told: takes the place of that."""
+    draft = HeldDraft(is_told or (lambda: draft.release() is not None))
+    return draft
+
+
 def state_of(draft):
     problems = [str(problem) for problem in draft.problems]
     values = (draft.document, draft.base, draft.origin, draft.variants)
@@ -34,7 +40,7 @@ def restored(kind, earlier):
 
 
 def test_it_has_no_problems_before_its_release_and_those_of_a_plain_one_then(earlier):
-    held = restored(HeldDraft, earlier)
+    held = restored(held_draft, earlier)
     assert (held.problems, held.valid_config()) == ([PENDING], None)
     assert not held.is_startable  # no base model is chosen, which needs no check
     assert held.release() == []
@@ -44,12 +50,12 @@ def test_it_has_no_problems_before_its_release_and_those_of_a_plain_one_then(ear
 def test_a_previewed_file_is_loaded_with_the_release_or_the_first_change(earlier, project):
     plain = restored(Draft, earlier)
     replaced = plain.load(project)
-    held = restored(HeldDraft, earlier)
+    held = restored(held_draft, earlier)
     held.preview(project)
     assert held.document == plain.document
     assert held.release() == replaced and "training.steps" in replaced
     assert state_of(held) == state_of(plain)
-    changed = restored(HeldDraft, earlier)
+    changed = restored(held_draft, earlier)
     changed.preview(project)
     for draft in (plain, changed):
         draft.set("training.batch_size", 3)
@@ -62,7 +68,7 @@ def test_a_previewed_file_is_loaded_with_the_release_or_the_first_change(earlier
 def test_an_invalid_file_leaves_the_draft_of_before(earlier, tmp_path):
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps({"training": {"steps": "many"}}))
-    held = restored(HeldDraft, earlier)
+    held = restored(held_draft, earlier)
     held.preview(wrong)
     assert held.value("training.steps") == "many"
     with pytest.raises(UserError, match="many"):
@@ -70,4 +76,38 @@ def test_an_invalid_file_leaves_the_draft_of_before(earlier, tmp_path):
     assert state_of(held) == state_of(restored(Draft, earlier))
     wrong.write_text("{")
     with pytest.raises(UserError, match="wrong"):
-        HeldDraft().preview(wrong)
+        held_draft().preview(wrong)
+
+
+def test_a_change_meant_for_a_file_that_was_refused_is_not_made_to_another_draft(earlier, tmp_path):
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps({"training": {"steps": "many"}}))
+
+    def refuse():
+        if held.is_held:
+            with pytest.raises(UserError):
+                held.release()
+        return False
+
+    plain = restored(Draft, earlier)
+    for change in (
+        lambda draft: draft.set("training.batch_size", 3),
+        lambda draft: draft.set_all({"training.batch_size": 3}),
+        lambda draft: draft.set("method.kind", "full"),
+        lambda draft: draft.reset("training.steps"),
+        lambda draft: draft.reset("method.kind"),
+        lambda draft: draft.reset_all(),
+        lambda draft: draft.undo(),
+        lambda draft: draft.redo(),
+    ):
+        held = restored(lambda: held_draft(refuse), earlier)
+        held.preview(wrong)
+        change(held)
+        assert not held.is_held
+        assert state_of(held) == state_of(plain)
+    # What takes the place of the file does so whatever became of it.
+    held = restored(lambda: held_draft(refuse), earlier)
+    held.preview(wrong)
+    held.load(LORA)
+    plain.load(LORA)
+    assert state_of(held) == state_of(plain)

@@ -6,8 +6,13 @@ import subprocess
 import sys
 
 from onetrainer import ROOT
+from onetrainer.run.run_folder import create_run
 from tests.each import each
 from tests.ui.project import write_project
+from ui.model.draft import Draft
+from ui.model.window_state import WindowState
+
+_LONGEST_S = 120
 
 CODE = """
 import gc, json, sys
@@ -43,6 +48,88 @@ def wait():
 wait()
 app.run()
 """
+REFUSED = """
+import json, sys, tkinter as tk
+from pathlib import Path
+from ui.__main__ import make_parser, open_window
+wrong = sys.argv[1]
+app = open_window(make_parser().parse_args([wrong]))
+app.preparations.begin = lambda: None  # `keys` does, when the dialog is due
+root, act, runs, presets = app.root, app.context.act, app.runs, app.presets
+if not app.shell.stage.outer.winfo_viewable():
+    root.wait_visibility(app.shell.stage.outer)
+field = app.widgets.named["model.path"]
+told = []
+def texts(widget):
+    own = [str(widget.cget("text"))] if "text" in widget.keys() else []
+    return own + [text for child in widget.winfo_children() for text in texts(child)]
+def keys():
+    field.focus_force()
+    for key in ("<Key-x>", "<F5>", "<Control-s>", "<Control-S>", "<Control-z>"):
+        field.event_generate(key)
+    app.save_state()
+    root.tk.call("after", 2)  # the dialog is due before the window draws itself
+    app.preparations._see()
+def again(action):
+    app.draft.is_held = True
+    app.draft.preview(Path(wrong))
+    app.save_state()
+    action()
+actions = iter([
+    keys,
+    *(lambda action=action: again(action) for action in (
+        act.start, act.enqueue, act.fork, act.save_preset, act.save_preset_as, act.show_changes,
+        lambda: runs._apply("training.steps"), presets.reset,
+    )),
+])
+def dialogs():
+    tops = [each for each in root.winfo_children() if isinstance(each, tk.Toplevel)]
+    return [each for each in tops if each.winfo_viewable()]
+def look():
+    shown = dialogs()
+    if not shown or app.jobs._is_held:
+        root.after(1, look)
+        return
+    stored = json.loads(Path("window.json").read_text())
+    told.append({
+        "dialogs": [" ".join(texts(each)) for each in shown],
+        "document": app.draft.document,
+        "stored": stored["draft"],
+        "field": field.get(),
+        "is_checking": runs.is_checking,
+        "page": app.page,
+    })
+    for each in shown:
+        root.tk.call(each.protocol("WM_DELETE_WINDOW"))
+    root.after(1, act_next)
+def act_next():
+    action = next(actions, None)
+    if action is None:
+        app.draft.is_held = True
+        app.draft.preview(Path(wrong).with_name("paper.json"))
+        app.draft.set("training.batch_size", 3)
+        root.after(2, conclude)
+        return
+    root.after(1, look)
+    action()
+def conclude():
+    report = app.shell._message.cget("text")
+    app.jobs._is_held = app.draft.is_held = True
+    app.draft.listen(lambda: 1 / 0)
+    try:
+        for _ in app._drawn():
+            pass
+    except ZeroDivisionError:
+        print(json.dumps({
+            "told": told,
+            "report": str(report),
+            "typed": app.draft.value("training.batch_size"),
+            "is_held_after_error": app.jobs._is_held,
+        }))
+    root.destroy()
+act_next()
+app.run()
+"""
 ROOMS = {
     "onetrainer": {
         *("config", "demo", "errors", "families", "files", "json_file", "messages"),
@@ -70,16 +157,50 @@ OF_TRAINING = {
 
 def opened(display, folder, config, page):
     """What is there once the first page is on the screen, and after the draft was checked."""
-    (folder / "onetrainer").mkdir(exist_ok=True)
-    (folder / "onetrainer" / "window.json").write_text(json.dumps({"page": page}))
+    return answer_of(CODE, display, folder, config, {"page": page})
+
+
+def answer_of(code, display, folder, config, state):
+    """What a window prints that opens with a config, after an earlier one's state."""
+    own = folder / "onetrainer"
+    own.mkdir(exist_ok=True)
+    (own / "window.json").write_text(json.dumps(state))
     places = {name: str(folder) for name in ("HOME", "XDG_CONFIG_HOME")}
     answer = subprocess.run(
-        [sys.executable, "-c", CODE, str(config)],
+        [sys.executable, "-c", code, str(config)],
+        cwd=own,
         env={**os.environ, **places, "DISPLAY": display, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         check=True,
+        timeout=_LONGEST_S,
     )
     return json.loads(answer.stdout)
+
+
+def test_nothing_that_is_meant_for_a_file_happens_to_the_draft_of_before_when_it_is_refused(
+    display, tmp_path
+):
+    draft, state = Draft(), WindowState(page="model")
+    draft.load(write_project(tmp_path))
+    draft.set("training.steps", 7)
+    state.store_draft(draft)
+    run = create_run(tmp_path / "runs", name="paper", config=draft.document)
+    state.show_run(run.path)
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps({"model": {"path": "other"}, "training": {"steps": "many"}}))
+    answer = answer_of(REFUSED, display, tmp_path, wrong, vars(state))
+    assert len(answer["told"]) == 9
+    for one in answer["told"]:
+        assert len(one["dialogs"]) == 1 and "wrong.json" in one["dialogs"][0], one["dialogs"]
+        assert one["document"] == one["stored"] == draft.document
+        assert (one["field"], one["is_checking"]) == (draft.value("model.path"), False)
+        assert one["page"] == "model"
+    assert [one.name for one in (tmp_path / "runs").iterdir()] == [run.path.name]
+    assert json.loads((tmp_path / "paper.json").read_text())["training"]["steps"] == 60
+    # A file that is valid is loaded before what is typed, and says what it replaced.
+    assert answer["report"] == "Opened paper; your change was replaced."
+    assert answer["typed"] == 3
+    assert not answer["is_held_after_error"]
 
 
 def test_a_page_whose_cards_depend_on_the_check_is_painted_after_it(display, tmp_path):
