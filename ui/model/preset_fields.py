@@ -93,9 +93,11 @@ def open_config(
         UserError: If the file cannot be read, or holds invalid values and these are checked.
     """
     loaded = presets.load_document(path)
-    document: Document = completed(loaded)
+    document: Document
     if is_checked:
         document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
+    else:
+        document = completed(loaded)
     left: tuple[str, ...] = ()
     if is_built_in(path):
         left = tuple(p for p in user_settings() if presets.value_at(loaded, p) is None)

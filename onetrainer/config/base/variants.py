@@ -68,7 +68,8 @@ def selected_variants(document: Mapping[str, Any], root: type[BaseModel]) -> dic
         value: Any = document
         for key in [*path.split("."), KIND]:
             value = value.get(key) if isinstance(value, Mapping) else None
-        selected[path] = value if value in variants(field) else default_variant(field)
+        is_known = isinstance(value, str) and value in variants(field)
+        selected[path] = value if is_known else default_variant(field)
     return selected
 
 

@@ -8,14 +8,29 @@ from onetrainer.errors import UserError
 from onetrainer.presets.find import BUILT_IN
 from ui.model.draft import PENDING, Draft
 from ui.model.held_draft import HeldDraft
+from ui.model.variants import all_settings, is_variant_choice
 
 LORA = BUILT_IN / "sd15" / "lora.json"
+WRONG_TYPES = (["x"], {"x": ["x"]}, 7, None, "x")
 
 
 def held_draft(is_told=None):
     """One that is released by its first change. is_told: takes the place of that."""
     draft = HeldDraft(is_told or (lambda: draft.release() is not None))
     return draft
+
+
+def written(path, places, value):
+    """A config file with one value at many places."""
+    document = {}
+    for place in places:
+        section = document
+        *outer, key = place.split(".")
+        for name in outer:
+            section = section.setdefault(name, {})
+        section[key] = value
+    path.write_text(json.dumps(document))
+    return path
 
 
 def state_of(draft):
@@ -111,3 +126,17 @@ def test_a_change_meant_for_a_file_that_was_refused_is_not_made_to_another_draft
     held.load(LORA)
     plain.load(LORA)
     assert state_of(held) == state_of(plain)
+
+
+def test_a_file_with_values_of_any_type_anywhere_can_be_previewed(tmp_path):
+    settings = [setting.path for setting in all_settings() if setting.path != "version"]
+    within = [path.split(".")[:end] for path in settings for end in range(1, path.count(".") + 1)]
+    sections = {".".join(parts) for parts in within}
+    alone = sections | {path for path in settings if is_variant_choice(path)} | {"model.family"}
+    rest = [path for path in settings if path not in alone]
+    assert len(alone) > 40 and len(rest) > 200
+    for value in WRONG_TYPES:
+        for places in (rest, *([path] for path in sorted(alone))):
+            draft = held_draft()
+            draft.preview(written(tmp_path / "wrong.json", places, value))
+            assert draft.problems == [PENDING]
