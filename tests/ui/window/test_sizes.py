@@ -37,10 +37,11 @@ def test_the_questions_of_the_guided_start_fit_into_a_small_window(desk, project
         desk.wait_state(focus=f"start {step}")
         desk.replace(f"start {step}", str(project.parent / answer))
         desk.wait(lambda: desk.widget("start next")["enabled"], "the answer")
-        assert beyond_the_edge(desk) == [], step
+        # The card of what was found is placed a moment after it came.
+        desk.wait(lambda: beyond_the_edge(desk) == [], f"all of {step} in the window's width")
         desk.click("start next")
     desk.wait(lambda: desk.widget("start aim person").get("shown"), "the last question")
-    assert beyond_the_edge(desk) == []
+    desk.wait(lambda: beyond_the_edge(desk) == [], "all of the last question in the width")
 
 
 def test_the_list_of_pages_closes_by_itself_and_keeps_no_keyboard(desk):
