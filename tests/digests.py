@@ -1,8 +1,8 @@
 """Digests of all that seven short runs write: a change that is to change no number keeps them.
 
-`python -m tests.digests [OTHER_TREE]` prints them. Another checkout of the program makes the same
-runs of the same models, images and configs; then each line says whether the bytes are the same,
-and the exit code is 1 where any differ.
+`python -m tests.digests OTHER_TREE` prints them. Another checkout of the program makes the same
+runs of the same models, images and configs; each line says whether the bytes are the same, and the
+exit code is 1 where any differ. Files name the runs' folder: another call has other digests.
 """
 
 import argparse
@@ -38,15 +38,15 @@ EVENTS = ("Progress", "Rewarded", "Validated", "Evaluated")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("other", nargs="?", type=Path)
+    parser.add_argument("other", type=Path)
     other = parser.parse_args().other
     with tempfile.TemporaryDirectory() as folder:
         write_projects(Path(folder))
         own = digests_by(ROOT, folder)
-        others = digests_by(other.resolve(), folder) if other else own
+        others = digests_by(other.resolve(), folder)
     for name, digest in own.items():
-        verdict = "" if not other else " the same" if others[name] == digest else " DIFFERS"
-        sys.stdout.write(f"{digest}{verdict}: {name}\n")
+        verdict = "the same" if others[name] == digest else "DIFFERS"
+        sys.stdout.write(f"{digest} {verdict}: {name}\n")
     sys.exit(own != others)
 
 
