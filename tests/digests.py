@@ -2,7 +2,8 @@
 
 `python -m tests.digests OTHER_TREE` prints them. Another checkout of the program makes the same
 runs of the same models, images and configs; each line says whether the bytes are the same, and the
-exit code is 1 where any differ. Files name the runs' folder: another call has other digests.
+exit code is 1 where any differ. Samples carry a digest of the config, and so of its paths: another
+call has other digests.
 """
 
 import argparse
