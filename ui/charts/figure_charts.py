@@ -14,6 +14,7 @@ from ui.theme.palette import Role
 from ui.theme.theme import BODY
 from ui.widgets.drawing import Drawing
 from ui.widgets.widgets import Widgets, focused
+from ui.widgets.zoom_keys import bind_zoom_keys
 
 _ZOOM, _PAN = 1.25, 0.2
 _LEAST_STEPS = 4.0
@@ -73,18 +74,14 @@ class FigureCharts:
             "Right": partial(self._step_by, 1),
             "Shift-Left": partial(self.pan, -_PAN),
             "Shift-Right": partial(self.pan, _PAN),
-            "plus": partial(self.zoom, _ZOOM),
-            "equal": partial(self.zoom, _ZOOM),
-            "KP_Add": partial(self.zoom, _ZOOM),
-            "minus": partial(self.zoom, 1 / _ZOOM),
-            "KP_Subtract": partial(self.zoom, 1 / _ZOOM),
-            "Key-0": self.show_whole,
             "Up": partial(self._choose, -1),
             "Down": partial(self._choose, 1),
             "Return": self.enlarge,
         }
         for key, do in keys.items():
             canvas.bind(f"<{key}>", partial(_do, do))
+        larger, smaller = partial(self.zoom, _ZOOM), partial(self.zoom, 1 / _ZOOM)
+        bind_zoom_keys(canvas, larger=larger, smaller=smaller, whole=self.show_whole)
 
     def show(self, runs: Runs) -> None:
         """Draw runs with their names; what is seen of them stays."""

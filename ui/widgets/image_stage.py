@@ -11,6 +11,7 @@ from ui.background.image_cache import ImageCache, load_whole
 from ui.progress.sight import Sight
 from ui.widgets.drawing import Anchor, Drawing
 from ui.widgets.widgets import Widgets
+from ui.widgets.zoom_keys import bind_zoom_keys
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -75,19 +76,18 @@ class ImageStage:
 
     def bind_keys(self, widget: tk.Misc) -> None:
         """Let a widget's keys zoom and move what is seen."""
-        for keys, do in (
-            (("plus", "equal", "KP_Add"), partial(self.zoom, _ZOOM)),
-            (("minus", "KP_Subtract"), partial(self.zoom, 1 / _ZOOM)),
-            (("Key-0",), partial(self.see, Sight())),
-            (("Shift-Left",), partial(self._move, -1, 0)),
-            (("Shift-Right",), partial(self._move, 1, 0)),
-            (("Shift-Up",), partial(self._move, 0, -1)),
-            (("Shift-Down",), partial(self._move, 0, 1)),
-            (("Control-Left",), partial(self._wipe_by, -0.05)),
-            (("Control-Right",), partial(self._wipe_by, 0.05)),
+        larger, smaller = partial(self.zoom, _ZOOM), partial(self.zoom, 1 / _ZOOM)
+        whole = partial(self.see, Sight())
+        bind_zoom_keys(widget, larger=larger, smaller=smaller, whole=whole)
+        for key, do in (
+            ("Shift-Left", partial(self._move, -1, 0)),
+            ("Shift-Right", partial(self._move, 1, 0)),
+            ("Shift-Up", partial(self._move, 0, -1)),
+            ("Shift-Down", partial(self._move, 0, 1)),
+            ("Control-Left", partial(self._wipe_by, -0.05)),
+            ("Control-Right", partial(self._wipe_by, 0.05)),
         ):
-            for key in keys:
-                widget.bind(f"<{key}>", partial(_do, do))
+            widget.bind(f"<{key}>", partial(_do, do))
 
     def show(self, staged: Sequence[Staged], mode: Mode) -> None:
         """Show the first of some images, or two of them."""
