@@ -10,6 +10,7 @@ from modules.training.inbox import Inbox
 from modules.training.sample_task import TaskProgress, TaskStopped
 from modules.training.tasks import SaveTask
 from onetrainer.run.checkpoint_files import DamagedCheckpoint
+from onetrainer.run.commands import LEAVING
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Event, Phase, PhaseName, Warned
 
@@ -109,7 +110,9 @@ class EvaluateTask:
         return measure
 
     def _evaluate(self, step: int, reported: Sequence[Event]) -> None:
-        progress = TaskProgress(self.inbox, self.log, step=step, steps=self.steps)
+        # The last one says what the run was worth, and which step is kept.
+        ended_by = LEAVING if step < self.steps else ()
+        progress = TaskProgress(self.inbox, self.log, ended_by=ended_by)
         name, count = self.evaluation.phase_name, self.evaluation.count
         self.method.train(False)
         try:

@@ -20,6 +20,7 @@ from modules.training.inbox import Inbox
 from modules.world.world import World, alone
 from onetrainer.captions.sample_prompts import Shot
 from onetrainer.config.run.sampling import Sampling
+from onetrainer.run.commands import LEAVING, Leaving
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Sample
 from onetrainer.run.run_folder import RunFolder, cannot_write
@@ -37,20 +38,22 @@ class TaskStopped(Exception):
 
 
 class TaskProgress:
-    """Reports the progress of a task every second, and ends it if the run is to end."""
+    """Reports the progress of a task every second, and ends it if the run is to end.
 
-    def __init__(self, inbox: Inbox, events: EventWriter, *, step: int, steps: int) -> None:
-        self._inbox, self._events = inbox, events
-        self._is_last_step = step >= steps
+    ended_by: The commands to end the run that end the task.
+    """
+
+    def __init__(self, inbox: Inbox, events: EventWriter, *, ended_by: Sequence[Leaving]) -> None:
+        self._inbox, self._events, self._ended_by = inbox, events, ended_by
         self._last_report = -math.inf
 
     def report(self, phase: Phase, *, is_first: bool = False) -> None:
         """Report before an image or a part of it; is_first: at any time.
 
         Raises:
-            TaskStopped: If the run is to end before its last step.
+            TaskStopped: If the run, and with it the task, is to end.
         """
-        if self._inbox.is_leaving() and not self._is_last_step:
+        if self._inbox.leaving in self._ended_by:
             raise TaskStopped
         if is_first or monotonic() - self._last_report > _SECONDS_PER_PHASE:
             self._last_report = monotonic()
@@ -112,7 +115,9 @@ class SampleTask:
         """Generate samples of the prompts, in evaluation mode.
 
         Samples of the last step's weights are numbered after those of the EMA. Ends early if the
-        run is to end before its last step; a resumed run generates the missing ones.
+        run is to end; a resumed run generates the missing ones. After the last step there is
+        nothing to resume: a run that is to pause then makes all samples and finishes, and only one
+        that is to stop, with or without saving, lacks some.
 
         without: Indices of samples to leave out.
         """
@@ -177,9 +182,10 @@ class SampleTask:
         index, total: Its number among those of the task. check: Called before each sampling step.
 
         Raises:
-            TaskStopped: If the run is to end before its last step.
+            TaskStopped: If the run is to end, after its last step by other than a pause.
         """
-        progress = TaskProgress(self.inbox, self.events, step=step, steps=self.steps)
+        ended_by = LEAVING if step < self.steps else ("stop", "discard")
+        progress = TaskProgress(self.inbox, self.events, ended_by=ended_by)
 
         def on_step(number: int) -> None:
             check()

@@ -27,6 +27,7 @@ from onetrainer.run.events import (
     Checkpoint,
     Failed,
     Finished,
+    Phase,
     Progress,
     Sample,
     Started,
@@ -297,6 +298,37 @@ def test_a_stop_during_sampling_is_quick_and_resume_makes_the_rest(config, strai
     sampled = [(event.step, event.prompt_index) for event in reported(folder, Sample)]
     assert sampled == [(step, index) for step in (0, 2, 4, 6) for index in range(4)]
     assert weights(folder) == weights(straight)
+
+
+@pytest.mark.parametrize(("command", "code"), [("stop", 0), ("discard", 3), ("pause", 0)])
+def test_a_stop_during_the_last_samples_makes_no_more_and_saves_unless_it_is_not_to(
+    config, straight, monkeypatch, command, code
+):
+    prompts = [{"prompt": f"picture {n}", "width": 64, "height": 64} for n in range(3)]
+    sampling = {"prompts": prompts, "every": 0, "at_start": False}
+    folder = runs.new_run(config, sampling=sampling)
+
+    def ask_after_the_first(self, step, index, pixels):
+        original(self, step, index, pixels)
+        if index == 0:
+            client.attach(folder).send(command)
+            runs.wait_until(self.inbox.is_leaving)
+
+    original = SampleTask._save
+    monkeypatch.setattr(SampleTask, "_save", ask_after_the_first)
+    assert train(folder) == code
+    sampled = [(event.step, event.prompt_index) for event in reported(folder, Sample)]
+    made = 3 if command == "pause" else 1  # a run that has trained all steps has no pause
+    assert sampled == [(6, index) for index in range(made)]
+    phases = [event for event in reported(folder, Phase) if event.name == "sampling"]
+    assert {phase.done for phase in phases} == set(range(made))
+    if command == "discard":
+        assert reported(folder, Stopped) == [Stopped(6, "discard")]
+        assert not list(folder.output.iterdir())
+    else:
+        assert [event.step for event in reported(folder, Finished)] == [6]
+        assert not reported(folder, Stopped)
+        assert weights(folder) == weights(straight)
 
 
 def test_a_disk_that_fills_up_is_one_message(config, monkeypatch):
