@@ -28,6 +28,7 @@ SHORT_WAITS = {
     "ui.actions.dropping._ENABLE_AFTER_MS": 3_600_000,
     "ui.widgets.drag_source._ENABLE_AFTER_MS": 3_600_000,
     "ui.actions.file_check.CHECK_AFTER_MS": 50,
+    "ui.pages.queue.page._POLL_MS": 100,
     "ui.background.pump.TICK_MS": 10,
     "ui.background.pump._TICKS_PER_SECOND": 100,
 }

@@ -67,6 +67,12 @@ def test_runs_are_frozen_swept_ordered_and_removed_and_others_are_listed(desk, t
         desk.wait(lambda: rows(desk)[0] == ["other-007", "Training, not of the queue"], "its row")
     desk.wait(lambda: len(rows(desk)) == 2, "it is gone")
 
+    desk.page("training")
+    desk.rest()  # nothing is read of the queue meanwhile
+    Queue(desk.home / "config" / "onetrainer" / "queue").remove(frozen.parent)
+    desk.key("F7")
+    desk.wait(lambda: len(rows(desk)) == 1, "what another program did is seen at the next visit")
+
 
 def test_a_run_with_a_wrong_value_is_not_added(desk):
     desk.page("training")

@@ -61,6 +61,8 @@ class QueuePage(View):
         widgets, px = context.widgets, context.widgets.px
         scroller = Scroller(widgets, parent, fills=True)
         self.outer: tk.Widget = scroller.outer
+        # It is refreshed as it is opened, which is before Tk has put it on the screen.
+        self.outer.bind("<Map>", lambda _: self.refresh(), add="+")
         page = widgets.frame(scroller.inner, ground="window")
         page.grid(sticky="nsew")
         head, _, self._lead = widgets.heading(page, "Queue", _LEAD)
@@ -132,11 +134,8 @@ class QueuePage(View):
 
     def _tick(self) -> None:
         self._timer = ""
-        if not self.outer.winfo_exists():
-            return
-        if self.outer.winfo_ismapped() or not self._entries:
+        if self.outer.winfo_exists() and self.outer.winfo_ismapped():
             self._read()
-        if self.outer.winfo_ismapped():
             self._timer = self.outer.after(_POLL_MS, self._tick)
 
     def _read(self) -> None:
