@@ -62,12 +62,17 @@ class PresetActions:
         )
 
     def save(self) -> bool:
-        """Save over the preset, or ask for a name; return whether it was saved."""
+        """Save changes over the preset, or ask for a name; return whether nothing is unsaved."""
         if not self._context.act.commit():
             return False
-        origin = self._context.draft.origin
+        draft = self._context.draft
+        origin = draft.origin
         if origin.path is None or not origin.can_overwrite:
             return self.save_as()
+        if not draft.is_dirty and origin.path.is_file():
+            # Also the form of the file is its owner's: relative paths, defaults that are written.
+            self._context.act.show_message("There are no changes to save.")
+            return True
         return self._save(origin.path, origin.description)
 
     def save_as(self) -> bool:
