@@ -74,7 +74,7 @@ def _enqueue(job: JobFolder, count: int) -> int:
     queue.add([job.write_request()], seconds_of_images(job, count))
     lines = [f"Added to the queue: {job.path.name}, {counted(count, 'image')} to describe."]
     if not is_served(queue):
-        lines.append("Nothing serves the queue. To begin: queue serve")
+        lines.append("Nothing begins until the queue is started. To begin: queue serve")
     return print_lines([*lines, "Then give the same command again to see and write what it found."])
 
 

@@ -49,7 +49,7 @@ def standing_of_queue(listing: Listing) -> str:
     if state.is_held:
         return f"Held: {waiting} waiting. A run that is training goes on to its end."
     if state.waiting and not listing.is_served:
-        return f"{waiting} waiting, and nothing serves the queue."
+        return f"{waiting} waiting. Nothing begins until the queue is started."
     if listing.blocking and not state.running:
         return f"{waiting} waiting for {listing.blocking}, which the queue did not start."
     if state.waiting:

@@ -22,7 +22,9 @@ def offer_queue(context: Context) -> None:
         if count:
             what = "1 run waits" if count == 1 else f"{count:,} runs wait"
             offer = Offer("Start the queue", "start queue", begin, lambda: True)
-            context.act.show_message(f"{what} in the queue, and nothing serves it.", offer)
+            context.act.show_message(
+                f"{what} in the queue. Nothing begins until it is started.", offer
+            )
 
     def failed(error: Exception) -> None:
         if not isinstance(error, UserError | OSError):  # the page of the queue reports them

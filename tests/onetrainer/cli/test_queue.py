@@ -26,6 +26,9 @@ def test_runs_are_added_swept_ordered_and_removed(config, capsys):
     assert main(["queue", "add", config, "--no-forecast"]) == 0
     sweep = ["--sweep", "training.seed=1,2", "--device", "cpu", "--no-forecast"]
     assert main(["queue", "add", config, *sweep]) == 0
+    assert "Nothing begins until the queue is started. To begin: queue serve" in (
+        capsys.readouterr().out
+    )
     names = [Path(entry["run"]).name for entry in listed(capsys)]
     assert names == ["paper-001", "paper-seed-1-001", "paper-seed-2-001"]
     frozen = json.loads((Path(listed(capsys)[2]["run"]) / "config.json").read_text())

@@ -87,13 +87,14 @@ def test_a_run_with_a_wrong_value_is_not_added(desk):
     assert rows(desk) == before
 
 
-def test_a_window_offers_to_start_a_queue_that_nothing_serves(open_desk, tmp_path):
+def test_a_window_offers_to_start_a_queue_that_waits_for_it(open_desk, tmp_path):
     run = tmp_path / "runs" / "paper-001"
     run.mkdir(parents=True)
     queue = Queue(tmp_path / "home" / "config" / "onetrainer" / "queue")
     queue.add([RunFolder(run)])
     desk = open_desk()
     desk.wait(lambda: "1 run waits" in desk.state["message"], "the offer")
+    assert "Nothing begins until it is started" in desk.state["message"]
     assert desk.widget("start queue")["shown"]
     desk.ask_to_close()
     assert desk.wait_end() == 0

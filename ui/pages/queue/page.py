@@ -320,4 +320,6 @@ def _status_text(listing: Listing) -> str:
     text = standing_of_queue(listing)
     if text == EMPTY:
         text += " Adding one freezes its settings: the form is free again."
+    elif listing.state.waiting and not (listing.is_served or listing.state.is_held):
+        text += " Press Start the queue."
     return text
