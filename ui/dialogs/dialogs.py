@@ -1,6 +1,7 @@
 """Modal dialogs for questions and messages; Escape closes each of them."""
 
 import tkinter as tk
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from tkinter import ttk
@@ -19,6 +20,7 @@ _CODE_LINES, _CODE_COLUMNS = 14, 82
 _MAX_PROBLEMS = 8
 _MAX_CHANGES = 14
 _MAX_VALUE_LENGTH = 28
+_LOOK_AGAIN_MS = 200
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Dialog:
         self.window.bind("<Escape>", lambda _: self._escape())
         self.window.protocol("WM_DELETE_WINDOW", lambda: self.close(""))
         self._buttons: list[Button] = []
+        self._looking = ""
         self._guard = _Guard(root, self.window)
 
     def add_text(self, text: str, style: str = "Dim") -> None:
@@ -121,17 +124,31 @@ class Dialog:
     def close(self, answer: str) -> None:
         """Close the dialog with an answer; "" for none."""
         self.answer = answer
+        if self._looking:
+            self.window.after_cancel(self._looking)
         self.widgets.forget(self.window)
         self.window.grab_release()
         self._guard.end()
         self.window.destroy()
 
+    def _close_unless(self, holds: Callable[[], bool]) -> None:
+        def look() -> None:
+            if holds():
+                self._close_unless(holds)
+            else:
+                self.close("")
+
+        self._looking = self.window.after(_LOOK_AGAIN_MS, look)
+
     def _escape(self) -> str:
         self.close("")
         return "break"  # the widget is gone: keys of the whole window must not look at it
 
-    def wait(self, focus: tk.Misc | None = None) -> str:
-        """Show the dialog and return its answer; the event loop continues meanwhile."""
+    def wait(self, focus: tk.Misc | None = None, *, holds: Callable[[], bool] | None = None) -> str:
+        """Show the dialog and return its answer; the event loop continues meanwhile.
+
+        holds: Whether there is still something to ask; once there is not, the dialog closes.
+        """
         self.window.update_idletasks()
         self._center()
         self.window.deiconify()
@@ -142,6 +159,8 @@ class Dialog:
             focus.focus_set()
         elif first is not None:
             first.focus_set()
+        if holds is not None:
+            self._close_unless(holds)
         self._root.wait_window(self.window)
         return self.answer
 
@@ -215,12 +234,22 @@ class _Guard:
             root.tk.call("focus", "-force", root.tk.call("focus", "-lastfor", window))
 
 
-def ask(context: Context, title: str, text: str, choices: list[Choice]) -> str:
-    """Ask a question and return the answer; "" if the dialog was closed without one."""
+def ask(
+    context: Context,
+    title: str,
+    text: str,
+    choices: list[Choice],
+    *,
+    holds: Callable[[], bool] | None = None,
+) -> str:
+    """Ask a question and return the answer; "" if the dialog was closed without one.
+
+    holds: Whether there is still something to ask; once there is not, the dialog closes.
+    """
     dialog = Dialog(context, title)
     dialog.add_text(text)
     dialog.add_buttons(choices)
-    return dialog.wait()
+    return dialog.wait(holds=holds)
 
 
 def show_error(context: Context, error: UserError) -> None:

@@ -1,4 +1,7 @@
-"""Questions about a run that is to end: what would be lost, and whether to wait longer."""
+"""Questions about a run that is to end: what would be lost, and whether to wait longer.
+
+They close without an answer when the run has ended meanwhile.
+"""
 
 from typing import Literal
 
@@ -23,6 +26,7 @@ def ask_before_discard(context: Context) -> Literal["discard", "stop", ""]:
         f"{text} Without saving no file is written, and {session.folder.lost_text()} is lost; "
         f"“Resume” continues from {session.folder.resume_place()}.",
         [safe, Choice("discard", "Stop without saving", "danger"), *kept],
+        holds=lambda: session.is_running,
     )
     return "discard" if answer == "discard" else "stop" if answer == "stop" else ""
 
@@ -52,5 +56,6 @@ def ask_to_end(context: Context) -> Literal["discard", "end", ""]:
             *discard,
             Choice("end", "End the process", "danger"),
         ],
+        holds=lambda: session.is_running,
     )
     return "discard" if answer == "discard" else "end" if answer == "end" else ""

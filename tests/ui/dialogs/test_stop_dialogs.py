@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from onetrainer.run.run_folder import create_run
+from tests.ui.desk import once_asked
 from ui.dialogs import stop_dialogs
 from ui.dialogs.stop_dialogs import ask_before_discard, ask_to_end
 
@@ -14,7 +15,7 @@ def asked(monkeypatch):
     """The texts of questions and the answers offered; each is answered with the first one."""
     asked = []
 
-    def ask(_context, title, text, choices):
+    def ask(_context, title, text, choices, **_):
         asked.append((title, text, [choice.label for choice in choices]))
         return choices[0].answer
 
@@ -53,3 +54,19 @@ def test_each_way_to_end_a_stopping_run_is_explained(running, asked):
         for label in labels[1:]:
             assert f"“{label}”" in text
         assert "ll training so far is lost" in text
+
+
+@pytest.mark.parametrize("question", [ask_before_discard, ask_to_end])
+def test_a_question_about_a_run_that_has_ended_meanwhile_closes(root, context, running, question):
+    session = context.session = running.session
+    session.pending_command, session.is_running = SimpleNamespace(name="stop"), True
+    seen = []
+
+    def end_the_run():
+        seen.append(bool(root.tk.call("grab", "current", root)))
+        session.is_running = False
+
+    once_asked(root, end_the_run)
+    assert question(context) == ""
+    assert seen == [True]
+    assert not root.tk.call("grab", "current", root)
