@@ -36,6 +36,7 @@ from ui.shell.shell import Shell
 from ui.theme.theme import Theme
 from ui.widgets.kept import Kept
 from ui.widgets.scroller import bind_focus, bind_wheel
+from ui.widgets.typing_place import return_to, typing_place
 from ui.widgets.widgets import Widgets, focused
 
 _SIZE = (1280, 800)
@@ -195,6 +196,7 @@ class App:
             self.window_state.choose_scale(self._screen, self._theme.chosen)
             self._cover.hide()
             return
+        place = typing_place(self.widgets, self.root)
         self.commit()
         self.jobs.forget()
         self.preparations.end()
@@ -207,6 +209,7 @@ class App:
         self.root.minsize(*fitting(self._theme, _MIN_SIZE))
         page, self.page = self.page, ""
         self.show_page(page)
+        return_to(place, self.widgets)
         self._cover.hide()
         self.show_message(self._theme.scale_text)
         self.save_state_soon()

@@ -67,6 +67,27 @@ def edit_one(desk, folder):
     desk.key("ctrl+z")
     wait(desk, undo="", redo="Take back: Save paper-00.txt")
     assert (folder / "paper-00.txt").read_text() == "a paper thing, watercolor"
+    resize_while_typing(desk, folder)
+
+
+def resize_while_typing(desk, folder):
+    """Saves by the key that saves presets elsewhere, and types on at another size."""
+    desk.click("caption")
+    desk.key("ctrl+End")
+    desk.type(", half")
+    desk.key("ctrl+s")
+    saved = folder / "paper-09.txt"
+    desk.wait(lambda: saved.read_text().endswith(", half"), "the caption by the preset's key")
+    desk.key("Left", "Left")
+    desk.key("ctrl+minus")
+    desk.wait_state(resizing=False, scale=0.9, focus="caption")
+    desk.type("-")
+    wait(desk, is_read=True, name="paper-09.png", caption="a paper thing, watercolor, ha-lf")
+    desk.key("ctrl+a")
+    desk.type("a paper thing, watercolor")
+    desk.key("ctrl+s", "ctrl+plus")
+    desk.wait_state(resizing=False, scale=1.0, focus="caption")
+    assert saved.read_text() == "a paper thing, watercolor"
 
 
 def change_tags(desk, folder):
@@ -133,6 +154,9 @@ def test_a_mask_is_painted_and_undone_and_the_image_stays(desk, folder):
     wait(desk, name="paper-00.png")
     desk.click("paint mask")
     desk.wait(lambda: images_of(desk)["ready"], "the image")
+    desk.key("ctrl+minus")
+    desk.wait_state(resizing=False, scale=0.9, focus="mask")
+    wait(desk, name="paper-00.png", ready=True)
     assert "Masks are turned off" in images_of(desk)["mask"]
     desk.click("mask erase")
     place = desk.widget("mask")

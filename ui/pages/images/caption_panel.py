@@ -59,7 +59,7 @@ class CaptionPanel:
         line = widgets.frame(self.outer)
         line.pack(side="bottom", fill="x", pady=(px(6), 0))
         self._save = widgets.button(line, "Save", self.save, name="save caption")
-        self._save.describe("Ctrl+Return; another image saves it too")
+        self._save.describe("Ctrl+S, Ctrl+Return; another image saves it too")
         self._versions = widgets.button(
             line, "Earlier versions…", self._choose_version, name="caption versions"
         )
@@ -75,8 +75,9 @@ class CaptionPanel:
         wrap_within(self.outer, self._about, self._tokens, self._note, margin=0)
         self.box.bind("<<Modified>>", lambda _: self._modified())
         self.box.bind("<Tab>", lambda _: _to_next(self.box))
-        self.box.bind("<Control-Return>", lambda _: self.save())
-        # Otherwise these keys would undo settings.
+        # Otherwise these keys would save the preset, and undo settings.
+        for keys in ("<Control-Return>", "<Control-s>"):
+            self.box.bind(keys, lambda _: self.save())
         self.box.bind("<Control-z>", lambda _: self._step(self.box.edit_undo))
         for keys in ("<Control-Z>", "<Control-y>"):
             self.box.bind(keys, lambda _: self._step(self.box.edit_redo))
@@ -100,6 +101,7 @@ class CaptionPanel:
         self._images, self.row = images, row
         if is_other:
             self.reload()
+            self.box.mark_set("insert", "end-1c")
         self._say()
         self._draw()
 
@@ -116,9 +118,11 @@ class CaptionPanel:
                 locked = f"Its caption file is {error.reason}."
         if self.row is not None and self._text is None:
             lines = self.row.captions
+        cursor = self.box.index("insert")
         self.box.configure(state="normal")
         self.box.delete("1.0", "end")
         self.box.insert("1.0", "\n".join(lines))
+        self.box.mark_set("insert", cursor)  # a saved caption is read again while one types on
         self.box.edit_reset()
         self.box.edit_modified(False)
         self.box.configure(state="disabled" if self._text is None else "normal")

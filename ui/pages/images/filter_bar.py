@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from tkinter import ttk
 
 from onetrainer.dataset.buckets import Bucket
+from onetrainer.messages.formatting import counted
+from ui.background.background_query import BackgroundQuery
 from ui.background.dataset_preview import format_bucket
 from ui.context import Context
 from ui.editing.image_filter import EVERYTHING, ImageFilter
@@ -29,9 +31,9 @@ class FilterBar:
         self._timer = ""
         self._buckets: dict[str, Bucket] = {}
         self._concepts: list[str] = []
-        self.tag = ""
+        self.tag = widgets.kept.value("filter tag", "")
         self.outer = widgets.frame(parent, ground="window")
-        self._text = tk.StringVar(self.outer)
+        self._text = widgets.kept.variable(self.outer, "find images")
         self.entry = ttk.Entry(self.outer, textvariable=self._text, width=18, font="OneTrainerBody")
         self._flow = Flow(widgets, self.outer, ground="window")
         self._flow.add(widgets.label(self.outer, "Search", style="Dim", ground="window"))
@@ -48,7 +50,7 @@ class FilterBar:
         self._count = widgets.label(self.outer, style="SmallDim", ground="window")
         self._flow.add(self._tag_button.widget)
         self._flow.add(self._count)
-        self._tag_button.enable(_NO_TAG)
+        self._show_tag()
 
     @property
     def wanted(self) -> ImageFilter:
@@ -84,20 +86,35 @@ class FilterBar:
     def set_tag(self, tag: str) -> None:
         """Show only images with a tag; "" for any."""
         self.tag = tag
+        self._widgets.kept.keep("filter tag", tag)
+        self._show_tag()
+        self._changed(self.wanted)
+
+    def _show_tag(self) -> None:
+        tag = self.tag
         shown = tag if len(tag) <= _MOST else f"{tag[: _MOST - 1]}…"
         self._tag_button.set_text(f"{shown}  ×" if tag else _ANY_TAG)
         self._tag_button.enable("" if tag else _NO_TAG)
-        self._changed(self.wanted)
 
-    def say(self, text: str) -> None:
-        """Show how many images there are."""
+    def say_count(self, count: int, total: int, query: BackgroundQuery[ImageList]) -> None:
+        """Show how many images there are, and how far they are read."""
+        of = f" of {total:,}" if count < total else ""
+        text = f"{counted(count, 'image')}{of}" if total else ""
+        if query.is_working:
+            done = f" {query.done / query.total:.0%}" if query.total else ""
+            text = f"Reading …{done}  {text}"
         self._count.say(text)
 
     def _choice(self, name: str, first: str) -> ttk.Combobox:
         box = ttk.Combobox(self.outer, values=[first], state="readonly", width=13)
         box.configure(font="OneTrainerBody", height=16)
-        box.set(first)
-        box.bind("<<ComboboxSelected>>", lambda _: self._changed(self.wanted))
+        box.set(self._widgets.kept.value(name, first))
+
+        def chosen(_: object) -> None:
+            self._widgets.kept.keep(name, box.get())
+            self._changed(self.wanted)
+
+        box.bind("<<ComboboxSelected>>", chosen)
         self._flow.add(box)
         self._widgets.name(box, name)
         return box

@@ -9,7 +9,6 @@ from typing import Any
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.errors import Problem, UserError
 from onetrainer.images.findings import Finding
-from onetrainer.messages.formatting import counted
 from ui.background.apart import apart
 from ui.background.background_query import BackgroundQuery
 from ui.background.folder_times import FolderWatch
@@ -26,6 +25,7 @@ from ui.pages.images.batch_panel import ReplacePanel, TagsPanel
 from ui.pages.images.caption_panel import CaptionPanel
 from ui.pages.images.filter_bar import FilterBar
 from ui.pages.images.painting import Painting
+from ui.pages.images.shown import Shown
 from ui.pages.images.sides import Sides
 from ui.pages.images.thumbnails import Thumbnails
 from ui.pages.images.writing import Writing
@@ -49,8 +49,8 @@ class ImagesPage(View):
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        self.images = ImageList(is_complete=False)
-        self.indices: Sequence[int] = ()
+        left = context.widgets.kept.value("images", Shown())
+        self.images, self.indices = left.images, left.indices
         self._asked: object = None
         self._findings: Sequence[Finding] | None = None
         self._bucket_counts: Sequence[tuple[Bucket, int]] = ()
@@ -85,10 +85,7 @@ class ImagesPage(View):
             context, inner, chosen=self._chosen, marked=self._enable, opened=self._edit
         )
         self.thumbnails.outer.pack(fill="both", expand=True)
-        canvas = self.thumbnails.grid.canvas  # where these keys would undo settings otherwise
-        canvas.bind("<Control-z>", lambda _: self.writing.undo())
-        for keys in ("<Control-Z>", "<Control-y>"):
-            canvas.bind(keys, lambda _: self.writing.redo())
+        self.writing.bind_keys(self.thumbnails.grid.canvas)
         self._make_panels()
         self.painting = Painting(
             context,
@@ -100,6 +97,11 @@ class ImagesPage(View):
             left=self.refresh,
         )
         self._page.bind("<Configure>", lambda event: self._arrange(event.width))
+        self.show_tab(left.tab)
+        if self.indices:
+            self._show(self.indices, left.current)
+        if left.is_mask:
+            self._paint()
 
     def refresh(self) -> None:
         """Show what is known of the images, and read them if the settings have changed."""
@@ -143,7 +145,8 @@ class ImagesPage(View):
 
     def take_focus(self) -> None:
         """Begin in the grid; other windows may have saved something."""
-        self.thumbnails.grid.take_focus()
+        if not self.painting.take_focus():
+            self.thumbnails.grid.take_focus()
         self.writing.refresh()
 
     def leave(self) -> bool:
@@ -161,6 +164,9 @@ class ImagesPage(View):
         """Save what was typed, before the page or the window is left."""
         self.caption.save()
         self.painting.save()
+        shown = (self.images, self.indices, self.thumbnails.current)
+        left = Shown(*shown, self.tab, self.painting.is_shown)
+        self._context.widgets.kept.keep(self.name, left)
 
     def show_tab(self, name: str) -> None:
         """Show the caption of one image, or what changes the captions of many."""
@@ -195,8 +201,7 @@ class ImagesPage(View):
             actions = (("caption by model", "Use a model…", to_models), *actions)
         for name, label, action in actions:
             made[name] = widgets.button(line, label, action, name=name, ground="window")
-            gap = px(6) if len(made) > 1 else 0
-            made[name].widget.pack(side="left", padx=(gap, 0))
+            made[name].widget.pack(side="left", padx=(px(6) if len(made) > 1 else 0, 0))
         return made
 
     def _arrange(self, width: int) -> None:
@@ -219,7 +224,7 @@ class ImagesPage(View):
             button = widgets.button(line, text, partial(self.show_tab, name), name=f"images {name}")
             flow.add(button.widget)
             self._buttons[f"images {name}"] = button
-        paint = widgets.button(line, "Mask…", self._paint, name="paint mask")
+        paint = widgets.button(line, "Mask…", self._open_mask, name="paint mask")
         paint.describe("Paints what of this image is trained")
         flow.add(paint.widget)
         self._buttons["paint mask"] = paint
@@ -227,7 +232,6 @@ class ImagesPage(View):
         self._side = inner
         self.caption = CaptionPanel(context, inner, self.writing)
         self._scope.pack(side="bottom", anchor="w", fill="x", pady=(px(8), 0))
-        self.show_tab("caption")
 
     @cached_property
     def tags(self) -> TagsPanel:
@@ -284,13 +288,7 @@ class ImagesPage(View):
         self._enable()
 
     def _say_count(self) -> None:
-        query, count = self.query, len(self.indices)
-        of = f" of {len(self.images.rows):,}" if count < len(self.images.rows) else ""
-        text = f"{counted(count, 'image')}{of}" if self.images.rows else ""
-        if query.is_working:
-            done = f" {query.done / query.total:.0%}" if query.total else ""
-            text = f"Reading …{done}  {text}"
-        self.filter_bar.say(text)
+        self.filter_bar.say_count(len(self.indices), len(self.images.rows), self.query)
 
     @property
     def _current_row(self) -> ImageRow | None:
@@ -309,6 +307,10 @@ class ImagesPage(View):
     def _edit(self) -> None:
         self.show_tab("caption")
         self.caption.box.focus_set()
+
+    def _open_mask(self) -> None:
+        self._paint()
+        self.painting.take_focus()
 
     def _paint(self) -> None:
         """Show the mask of the selected image in place of the grid."""
@@ -362,8 +364,7 @@ class ImagesPage(View):
     def _reread_rows(self, paths: list[Path]) -> None:
         """Read those images anew whose captions or masks may have changed.
 
-        One reading at a time, of all that has changed since the last: two at once could end in the
-        other order, and leave what was read first.
+        One reading at a time, of all that is stale: the later of two could end first.
         """
         self._stale.update(paths)
         images, stale = self.images, list(self._stale)

@@ -62,7 +62,13 @@ class Painting:
             )
         self._sides.replace_by(self.view.outer)
         self.view.show(images, row)
+
+    def take_focus(self) -> bool:
+        """Begin in the mask; return whether it is shown."""
+        if self.view is None or not self.is_shown:
+            return False
         self.view.canvas.focus_set()
+        return True
 
     def save(self) -> None:
         """Save the mask if it was changed."""

@@ -1,5 +1,6 @@
 """Saving of captions and masks from the page, and what is said about it."""
 
+import tkinter as tk
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -67,6 +68,12 @@ class Writing:
         """Take back the last undoing."""
         self._saver.redo(self._saved)
         return "break"
+
+    def bind_keys(self, canvas: tk.Canvas) -> None:
+        """Let a canvas undo and redo by the keys that would undo settings there otherwise."""
+        canvas.bind("<Control-z>", lambda _: self.undo())
+        for keys in ("<Control-Z>", "<Control-y>"):
+            canvas.bind(keys, lambda _: self.redo())
 
     def choose_version(self, path: Path) -> None:
         """Let the user choose what a file held earlier, and give it that again."""
