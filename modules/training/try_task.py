@@ -94,21 +94,24 @@ class TryTask:
             raise _Cancelled
 
     def _require_possible(self, request: SampleRequest) -> None:
+        run = self.samples.folder.name  # who asks may not know that it has begun
         if not self.samples.shots:
             raise UserError(
-                "This run has no sample prompts, so it has freed what only images need",
-                "Expected a run with one at least",
-                "Pause it to try the model meanwhile",
+                f"{run} trains on this device. It has no sample prompts, so it has freed what only "
+                "images need",
+                "Expected a run with one prompt at least",
+                f"Pause {run}, or wait for its end",
             )
         if not self.samples.world.is_alone:
             raise UserError(
-                "The processes of this run generate only its own samples together",
+                f"{run} trains on these devices. Its processes generate only its own samples "
+                "together",
                 "Expected a run on one device",
-                "Press Sample now, or pause it",
+                f"Press Sample now, or pause {run}",
             )
         if any(axis and axis.of in ("lora", "step") for axis in (request.x, request.y)):
             raise UserError(
-                "A run that trains generates with the weights that it has now",
+                f"{run} trains on this device, and generates with the weights that it has now",
                 "Expected a grid over something else than files or steps",
-                "Choose another setting, or pause the run",
+                f"Choose another setting, or pause {run}",
             )

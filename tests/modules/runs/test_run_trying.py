@@ -88,7 +88,8 @@ def test_requested_images_change_no_byte_of_the_run_and_are_of_what_it_trains(
     with closing(Inbox(bare.commands)) as inbox:
         runs.wait_until(inbox.has_images)
         assert train(bare, inbox) == 0
-    assert "no sample prompts" in tried(bare)[0].error
+    assert "no sample prompts" in (error := tried(bare)[0].error)
+    assert f"{bare.name} trains" in error and f"Pause {bare.name}" in error
 
     without = grid.model_copy(
         update={"loras": (), "x": None, "y": None, "seeds": (3,), "out": str(tmp_path / "base")}
