@@ -1,8 +1,6 @@
 """What a model can be made to learn, the preset for each, and the settings that follow."""
 
-import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +20,6 @@ from onetrainer.presets.presets import load_document, value_at
 Asks = Literal["trigger", "token", ""]
 _FITS = re.compile(r"fine-tune-(\d+)gb")
 _MIB_PER_GIB = 1024
-# Of the drivers: NVIDIA's, AMD's, and that of Windows' subsystem for Linux.
-_GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 # A card of "8 GB" reports a little less.
 _NEARLY = 0.9
 
@@ -153,11 +149,6 @@ def settings_of(answers: Answers, preset: Path, *, has_gpu: bool = True) -> Mapp
     concept: ConceptSettings = replace(images.concept, trigger=trigger)
     values["sampling.prompts"] = prompts_of(images.captioned, concept, side)
     return values
-
-
-def may_have_gpu() -> bool:
-    """Return whether torch may find a GPU here; on Linux it is known without torch."""
-    return sys.platform != "linux" or any(map(os.path.exists, _GPU_DEVICES))
 
 
 def gpu_memory() -> float:

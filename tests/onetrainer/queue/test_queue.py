@@ -12,6 +12,7 @@ import pytest
 from onetrainer.captioning.results import jobs_folder
 from onetrainer.errors import UserError
 from onetrainer.files.locks import try_lock, unlock
+from onetrainer.gpu_driver import present
 from onetrainer.messages.queue_rows import queue_rows
 from onetrainer.presets.presets import resolve
 from onetrainer.queue import serve
@@ -174,6 +175,15 @@ def test_rows_say_where_each_is_when_it_is_done_and_who_else_computes(queue, run
     ]  # fmt: skip
     assert rows["Try model"].done and rows["b-001"].done
     assert rows["c-001"].done == ""  # it waits for one that does not know when it ends
+
+
+def test_the_first_device_is_called_cpu_where_there_is_no_gpu(queue, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "platform", "linux")
+    for gpus, first in (((), "CPU"), ((str(tmp_path),), "GPU 0")):
+        monkeypatch.setattr(present, "GPU_DEVICES", gpus)
+        with owning(["gpu-0"], Owner("x-001")), owning(["gpu-1"], Owner("y-001")):
+            rows = queue_rows(Listing(queue))
+        assert [row.device for row in rows] == [first, "GPU 1"]
 
 
 def own_for_a_moment(owner):

@@ -95,7 +95,8 @@ class Choices:
 
         The same answers are not filled in twice, so that what was changed since stays.
         """
-        from onetrainer.guide.aims import may_have_gpu, preset_of, settings_of
+        from onetrainer.gpu_driver.present import may_have_gpu
+        from onetrainer.guide.aims import preset_of, settings_of
         from onetrainer.presets.find import Preset
 
         answers = self.answers
