@@ -18,7 +18,7 @@ Begun = Callable[[BatchId], None]
 """Called with the batch in the history, before its first file is written."""
 
 READ_ONLY = "it is read-only"
-_TAKE_BACK = "Take back: "
+TAKE_BACK = "Take back: "
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def take_back(
         else:
             conflicts.append(change)
     is_redo = batch.undoes is not None
-    about = batch.about.removeprefix(_TAKE_BACK) if is_redo else f"{_TAKE_BACK}{batch.about}"
+    about = batch.about.removeprefix(TAKE_BACK) if is_redo else f"{TAKE_BACK}{batch.about}"
     passed = [*as_before, *(change.path for change in conflicts)]
     saved = _save(changes, about, history, of=batch, passed=passed, progress=progress)
     return replace(saved, conflicts=(*conflicts, *saved.conflicts))

@@ -109,6 +109,7 @@ def change_tags(desk, folder):
     wait(desk, undo="Add “fresh”")
     desk.click("undo saving")
     desk.wait(lambda: not (folder / "paper-03.txt").exists(), "the undoing")
+    desk.wait_state(message="Undone: Add “fresh” (13 files).")
     wait(desk, redo="Take back: Add “fresh”")
     choose(desk, "filter images", 1)
     wait(desk, shown=["broken.png", "paper-03.png"], count="2 images of 13")

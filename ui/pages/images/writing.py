@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from onetrainer.edits.saving import Change, Saved, as_now
+from onetrainer.edits.history import Batch
+from onetrainer.edits.saving import TAKE_BACK, Change, Saved, as_now
 from onetrainer.errors import some_of
 from onetrainer.messages.formatting import counted
 from ui.context import Context
@@ -61,12 +62,12 @@ class Writing:
 
     def undo(self) -> str:
         """Take back the last saving."""
-        self._saver.undo(self._saved)
+        self._saver.undo(lambda saved: self._saved(saved, "Undone", self.steps.redo))
         return "break"
 
     def redo(self) -> str:
         """Take back the last undoing."""
-        self._saver.redo(self._saved)
+        self._saver.redo(lambda saved: self._saved(saved, "Redone", self.steps.undo))
         return "break"
 
     def bind_keys(self, canvas: tk.Canvas) -> None:
@@ -91,12 +92,18 @@ class Writing:
 
         self._saver.versions(path, choose)
 
-    def _saved(self, saved: Saved) -> None:
-        """Say what became of a batch; ask about what has changed outside."""
+    def _saved(self, saved: Saved, did: str = "", batch: Batch | None = None) -> None:
+        """Say what became of a batch; ask about what has changed outside.
+
+        did: "Undone" or "Redone", if it was `batch` that took another one back.
+        """
         act = self._context.act
         if saved.failures:
             names = some_of([path.name for path, _ in saved.failures], _EXAMPLES)
             act.show_message(f"Not written: {names}: {saved.failures[0][1]}.")
+        elif saved.written and batch is not None:
+            about = batch.about.removeprefix(TAKE_BACK)
+            act.show_message(f"{did}: {about} ({counted(len(saved.written), 'file')}).")
         elif len(saved.written) > 1:
             act.show_message(f"{counted(len(saved.written), 'file')} written.")
         elif not (saved.written or saved.conflicts):
