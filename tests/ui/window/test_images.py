@@ -159,7 +159,6 @@ def test_a_mask_is_painted_and_undone_and_the_image_stays(desk, folder):
     desk.wait_state(resizing=False, scale=0.9, focus="mask")
     wait(desk, name="paper-00.png", ready=True)
     assert "Masks are turned off" in images_of(desk)["mask"]
-    desk.click("mask erase")
     place = desk.widget("mask")
     x, y = place["x"] + place["width"] // 2, place["y"] + place["height"] // 2
     desk.drag((x - 30, y), (x + 30, y), lambda: images_of(desk)["mask"])

@@ -22,7 +22,7 @@ from ui.widgets.slider import Scale, labeled_slider
 
 Tool = Literal["brush", "erase", "fill"]
 _TOOLS: tuple[tuple[Tool, str, str], ...] = (
-    ("brush", "Brush", "Marks what is trained (B)"),
+    ("brush", "Brush", "Marks what is trained (B); without a mask, all of it is"),
     ("erase", "Erase", "Marks what is not trained (E)"),
     ("fill", "Fill", "Fills an area as trained; with Shift as not trained (F)"),
 )
@@ -128,6 +128,8 @@ class MaskView:
             return
         content, self.painting = loaded
         self._content = None if content is None else lambda: content
+        # Until one was chosen. Without a mask all is trained, and a brush would change nothing.
+        self._use(self._context.widgets.kept.value("mask tool", "brush" if content else "erase"))
         self._say("" if is_used else _NOT_USED)
         self._draw()
         self._enable()
@@ -167,7 +169,11 @@ class MaskView:
         self._save_made(path, lambda: Change(path, before() if before else None, after()))
 
     def choose(self, tool: Tool) -> str:
-        """Choose a tool."""
+        """Choose a tool, also for the images that are shown next."""
+        self._context.widgets.kept.keep("mask tool", tool)
+        return self._use(tool)
+
+    def _use(self, tool: Tool) -> str:
         self.tool = tool
         for name, *_ in _TOOLS:
             self._buttons[f"mask {name}"].set_kind("plain" if name == tool else "quiet")
@@ -224,7 +230,7 @@ class MaskView:
         )
         for name, text, go in ways:
             self._button(second, name, text, go, "")
-        self.choose("brush")
+        self._use("brush")
 
     def _button(
         self, line: _Line, name: str, text: str, action: Callable[[], object], about: str
