@@ -72,7 +72,7 @@ class CaptionPanel:
         self._name.pack(side="bottom", anchor="w", pady=(px(6), 0))
         self._view.canvas.pack(fill="x")
         self.outer.bind("<Configure>", self._share, add="+")
-        wrap_within(self.outer, self._about, self._tokens, self._note, margin=0)
+        wrap_within(self.outer, self._about, self._tokens, self._note)
         self.box.bind("<<Modified>>", lambda _: self._modified())
         self.box.bind("<Tab>", lambda _: _to_next(self.box))
         # Otherwise these keys would save the preset, and undo settings.

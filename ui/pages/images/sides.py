@@ -6,7 +6,7 @@ from tkinter import ttk
 from ui.widgets.placing import place_two
 from ui.widgets.widgets import Widgets
 
-_RIGHT, _GAP = 374, 14
+_RIGHT, _GAP = 388, 14
 _NARROW = 720
 _LOW = 260, 470  # heights below each other
 
