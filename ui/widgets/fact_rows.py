@@ -9,6 +9,8 @@ from ui.widgets.placing import show_in_grid, toned
 from ui.widgets.tooltip import Tooltip
 from ui.widgets.widgets import Label, Widgets
 
+_GAP = 8  # px at 96 dpi, between a label and its value
+
 
 class FactRows:
     """Rows of facts; place `outer`. Rows are created once and reused.
@@ -20,7 +22,7 @@ class FactRows:
 
     def __init__(self, widgets: Widgets, parent: tk.Misc, *, label: int, wrap: int = 0) -> None:
         self._widgets = widgets
-        self._wrap = wrap
+        self._wrap, self._inset = wrap, widgets.px(label + _GAP)
         self.outer = widgets.frame(parent)
         self.outer.grid_columnconfigure(0, minsize=widgets.px(label))
         self._rows: list[tuple[Label, Label]] = []
@@ -51,8 +53,9 @@ class FactRows:
         widgets = self._widgets
         label = widgets.label(self.outer, style="SmallDim")
         value = widgets.label(self.outer, wrap=self._wrap)
+        value.inset = self._inset
         label.grid(row=index, column=0, sticky="nw", pady=widgets.px(1))
-        value.grid(row=index, column=1, sticky="nw", padx=(widgets.px(8), 0), pady=widgets.px(1))
+        value.grid(row=index, column=1, sticky="nw", padx=(widgets.px(_GAP), 0), pady=widgets.px(1))
         for widget in (label, value):
             Tooltip(widget, widgets.theme, partial(self._more, index))
         return label, value

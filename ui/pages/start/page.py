@@ -65,6 +65,7 @@ class StartPage(View):
         """Show what is known now."""
         step = self._step(self._at)
         step.refresh()
+        self._wrap()  # it may have made labels
         self._next.enable(step.blocked_reason())
         reason = self._context.act.start_blocked_reason()
         self._start.enable(reason)
