@@ -1,7 +1,5 @@
 """A window of the size that is left at 200 % of a small screen: nothing is cut, all is reached."""
 
-import shutil
-
 from ui.pages.registry import PAGES
 
 SMALL = (640, 380)
@@ -31,16 +29,13 @@ def test_every_page_of_a_small_window_is_reached_by_its_list_and_has_all_in_its_
 
 
 def test_the_questions_of_the_guided_start_fit_into_a_small_window(desk, project):
-    models = project.parent / "models-that-i-have-downloaded-from-everywhere-since-this-began"
-    models.mkdir()
-    model = shutil.copy(project.parent / "base.safetensors", models)
     desk.resize(*SMALL)
     desk.wait(lambda: desk.widget("pages")["shown"], "the button of the list")
     desk.click("pages")
     desk.click("guide")
-    for step, answer in (("images", project.parent / "pictures"), ("model", model)):
+    for step, answer in (("images", "pictures"), ("model", "base.safetensors")):
         desk.wait_state(focus=f"start {step}")
-        desk.replace(f"start {step}", str(answer))
+        desk.replace(f"start {step}", str(project.parent / answer))
         desk.wait(lambda: desk.widget("start next")["enabled"], "the answer")
         # The card of what was found is placed a moment after it came.
         desk.wait(lambda: beyond_the_edge(desk) == [], f"all of {step} in the window's width")
