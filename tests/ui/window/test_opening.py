@@ -43,7 +43,7 @@ def wait():
     if app.draft.is_held or app.draft.needs_file_check:
         app.root.after(1, wait)
     else:
-        print(json.dumps(found | {"checked": state()}))
+        print(json.dumps(found | {"checked": state()}))  # its answer to the test
         app.root.destroy()
 wait()
 app.run()
@@ -120,7 +120,7 @@ def conclude():
         for _ in app._drawn():
             pass
     except ZeroDivisionError:
-        print(json.dumps({
+        print(json.dumps({  # its answer to the test
             "told": told,
             "report": str(report),
             "typed": app.draft.value("training.batch_size"),
