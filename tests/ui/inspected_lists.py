@@ -79,6 +79,7 @@ def _images(page: ImagesPage) -> dict[str, object]:
         "redo": page.writing.steps.redo.about if page.writing.steps.redo else "",
         "mask": mask._note.text if mask is not None and mask.outer.winfo_manager() else "",
         "is_painted": bool(mask and mask.painting and mask.painting.is_changed),
+        "is_stroking": bool(mask and mask.painting and mask.painting.is_stroking),
         "ready": bool(mask and mask._masked and mask.painting),
         "kinds": list(page.filter_bar._show.cget("values")),
     }

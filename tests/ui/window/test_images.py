@@ -161,7 +161,7 @@ def test_a_mask_is_painted_and_undone_and_the_image_stays(desk, folder):
     assert "Masks are turned off" in images_of(desk)["mask"]
     place = desk.widget("mask")
     x, y = place["x"] + place["width"] // 2, place["y"] + place["height"] // 2
-    desk.drag((x - 30, y), (x + 30, y), lambda: images_of(desk)["mask"])
+    desk.drag((x - 30, y), (x + 30, y), lambda: images_of(desk)["is_stroking"])
     desk.let_go()
     wait(desk, is_painted=True)
     desk.click("mask")  # the middle of it

@@ -291,21 +291,26 @@ class MaskView:
                 reason = ""
             button.enable(reason)
 
-    def _place(self, x: float, y: float) -> tuple[float, float, float] | None:
-        """Return the place in the mask of a point of the canvas, and mask pixels for each pixel."""
-        if self._masked is None or self.painting is None:
+    @property
+    def _scale(self) -> float:
+        """Mask pixels for each pixel of the canvas, also while the image is still loaded."""
+        assert self.painting is not None, "there is a mask"
+        width, height = self.painting.image.size
+        return max(width / self._view.width, height / self._view.height)
+
+    def _place(self, x: float, y: float) -> tuple[float, float] | None:
+        """Return the place in the mask of a point of the canvas."""
+        if self.painting is None:
             return None
-        width, height = self._masked.size
-        mask = self.painting.image
-        left, top = (self._view.width - width) / 2, (self._view.height - height) / 2
-        return (x - left) * mask.width / width, (y - top) * mask.height / height, mask.width / width
+        left, top = x - self._view.width / 2, y - self._view.height / 2
+        width, height = self.painting.image.size
+        return width / 2 + left * self._scale, height / 2 + top * self._scale
 
     @property
     def _radius(self) -> float:
-        """Radius of the brush in pixels of the canvas."""
-        if self._masked is None:
-            return 1.0
-        return max(0.5, self._size.value / 100 * max(self._masked.size) / 2)
+        """Radius of the brush in mask pixels; half a pixel of the canvas or more."""
+        assert self.painting is not None, "there is a mask"
+        return max(0.5 * self._scale, self._size.value / 100 * max(self.painting.image.size) / 2)
 
     def _pressed(self, event: "tk.Event[tk.Canvas]") -> str:
         self.canvas.focus_set()
@@ -313,9 +318,8 @@ class MaskView:
         if place is None or self.painting is None:
             return "break"
         if self.tool == "fill":
-            is_shifted = bool(int(event.state) & 1)
-            value = IGNORED if is_shifted else TRAINED
-            self.painting.fill(*place[:2], value, self._opacity.value / 100)
+            value = IGNORED if int(event.state) & 1 else TRAINED  # with Shift
+            self.painting.fill(*place, value, self._opacity.value / 100)
             self._draw()
             self._enable()
         else:
@@ -325,10 +329,8 @@ class MaskView:
     def _moved(self, event: "tk.Event[tk.Canvas]") -> str:
         place = self._place(event.x, event.y)
         if place is not None and self.painting is not None and self.tool != "fill":
-            x, y, scale = place
             value = TRAINED if self.tool == "brush" else IGNORED
-            opacity = self._opacity.value / 100
-            self.painting.stroke(x, y, self._radius * scale, value, opacity)
+            self.painting.stroke(*place, self._radius, value, self._opacity.value / 100)
             self._draw_soon()
         self._draw_brush(event.x, event.y)
         return "break"
@@ -372,13 +374,12 @@ class MaskView:
 
     def _draw_brush(self, x: int, y: int) -> None:
         """Draw the outline of the brush around the pointer, visible on any image."""
-        canvas, radius = self.canvas, self._radius
-        canvas.delete("brush")
+        self.canvas.delete("brush")
         if self.tool != "fill" and self.painting is not None:
-            for color, more in (("#000000", 1), ("#ffffff", 0)):
-                around = radius + more
+            radius = self._radius / self._scale
+            for color, around in (("#000000", radius + 1), ("#ffffff", radius)):
                 box = (x - around, y - around, x + around, y + around)
-                canvas.create_oval(box, outline=color, tags="brush")
+                self.canvas.create_oval(box, outline=color, tags="brush")
 
 
 def _load(
