@@ -2,7 +2,7 @@
 
 What each run of the tests holds of kills, signals and damaged or full disks, at set moments:
 tests/modules/runs/test_run.py, test_run_failures.py, test_run_leaving.py and test_queue.py there,
-tests/onetrainer/queue/test_queue.py, tests/modules/jobs/test_caption.py.
+tests/onetrainer/queue/test_serve.py, tests/modules/jobs/test_caption.py.
 """
 
 import threading
