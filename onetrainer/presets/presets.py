@@ -26,6 +26,7 @@ from onetrainer.run.run_folder import cannot_write
 
 # Keys of a preset file that are not settings.
 ABOUT = ("description", "extends", "notes")
+_MAPPINGS = dict, Mapping  # a dict is told at once, and the window asks thousands of times a page
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _MAX_PATH = 1000  # characters of a setting's path
 
@@ -249,11 +250,13 @@ def value_at(document: Mapping[str, Any], path: str) -> Any:
     """Return the value at a dotted path, numbers being list indexes; None if it is missing."""
     value: Any = document
     for key in path.split("."):
-        if isinstance(value, list | tuple):
+        if isinstance(value, _MAPPINGS):
+            value = value.get(key)
+        elif isinstance(value, list | tuple):
             is_index = _INDEX.fullmatch(key) and int(key) < len(value)
             value = value[int(key)] if is_index else None
         else:
-            value = value.get(key) if isinstance(value, Mapping) else None
+            return None
     return value
 
 

@@ -102,6 +102,12 @@ def test_an_own_preset_gets_notes_another_name_and_comes_back_after_deletion(des
     desk.click("undo delete")
     desk.wait(lambda: "bella" in desk.state["presets"]["rows"], "the row again")
     assert json.loads(renamed.read_text())["training"] == {"steps": 1200}
+    for steps in (1200, 1300):  # as another program writes it
+        renamed.write_text(json.dumps({"version": 8, "training": {"steps": steps}}))
+        desk.key("Escape")
+        open_page(desk)
+        search(desk, "bella", chosen="bella")
+        desk.wait(lambda text=f"{steps}  (was": text in desk.state["presets"]["changes"], "it")
     renamed.unlink()
 
 

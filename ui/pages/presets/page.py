@@ -45,6 +45,7 @@ class PresetsPage(View):
         self._is_listed = False
         self._mode = ""
         self._timer = ""
+        self._compared: tuple[object, ...] = ()
         self._state: tuple[object, ...] = ()
         self._forecasts = PresetForecasts(widgets.jobs, self._show)
         self.outer: tk.Widget = widgets.frame(parent, ground="window")
@@ -182,6 +183,11 @@ class PresetsPage(View):
         """List what the selected preset would change, or how it differs from the held one."""
         self._timer = ""
         row, held, draft = self.table.chosen, self._held, self._context.draft
+        times = [_changed_at(each) for each in (row, held)]
+        compared = (row, held, times, draft.document, draft.base, draft.origin)
+        if compared == self._compared:
+            return  # as when the page is visited again
+        self._compared = compared
         changes: list[SettingChange] = []
         title = ""
         if row is not None and not row.problem and row.digest:
@@ -270,3 +276,11 @@ class PresetsPage(View):
     def _save_as(self) -> None:
         if self._context.act.save_preset_as():
             self._list(self._context.draft.origin.path)
+
+
+def _changed_at(row: PresetRow | None) -> float:
+    """Return when the file of a row was last changed; 0 if there is none."""
+    try:
+        return row.path.stat().st_mtime if row is not None else 0.0
+    except OSError:
+        return 0.0
