@@ -7,6 +7,7 @@ from ui.context import Context
 from ui.dialogs.dialogs import Choice, ask, show_error
 
 _POLL_MS = 100
+_ENDED = "The run has ended meanwhile. Close the window again to leave."
 
 
 class Closing:
@@ -32,8 +33,11 @@ class Closing:
         if (work := self._context.act.working()) and not self._is_to_end(work):
             return
         session = self._context.session
-        answer = self._ask_about_run() if session.is_running else "keep"
+        was_running = session.is_running
+        answer = self._ask_about_run() if was_running else "keep"
         if answer == "":
+            if was_running and not session.is_running:
+                self._context.act.show_message(_ENDED)
             return
         if answer == "keep" or not session.is_running:
             self._close()
@@ -50,7 +54,9 @@ class Closing:
     def _is_to_end(self, work: str) -> bool:
         choices = [Choice("", "Stay", "primary"), Choice("end", "Close and stop it")]
         text = f"{work} It ends with the window; what it has finished by now is kept."
-        return ask(self._context, "Something is still at work", text, choices) == "end"
+        title, act = "Something is still at work", self._context.act
+        answer = ask(self._context, title, text, choices, holds=lambda: bool(act.working()))
+        return answer == "end"
 
     def _ask_about_run(self) -> str:
         context = self._context
@@ -66,6 +72,7 @@ class Closing:
                 Choice("stop", "Stop and save"),
                 Choice("", "Cancel"),
             ],
+            holds=lambda: context.session.is_running,
         )
 
     def _close_after_run(self) -> None:

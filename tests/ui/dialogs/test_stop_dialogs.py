@@ -6,6 +6,7 @@ import pytest
 
 from onetrainer.run.run_folder import create_run
 from tests.ui.desk import once_asked
+from ui.actions.closing import Closing
 from ui.dialogs import stop_dialogs
 from ui.dialogs.stop_dialogs import ask_before_discard, ask_to_end
 
@@ -56,7 +57,17 @@ def test_each_way_to_end_a_stopping_run_is_explained(running, asked):
         assert "ll training so far is lost" in text
 
 
-@pytest.mark.parametrize("question", [ask_before_discard, ask_to_end])
+def ask_to_close(context):
+    """Closes the window; gives what is said where it stays open."""
+    said, closed = [], []
+    context.act.commit, context.act.working = lambda: True, lambda: ""
+    context.act.show_message = said.append
+    Closing(context, lambda: closed.append(True)).ask()
+    assert "ended meanwhile" in said[0]
+    return "closed" if closed else ""
+
+
+@pytest.mark.parametrize("question", [ask_before_discard, ask_to_end, ask_to_close])
 def test_a_question_about_a_run_that_has_ended_meanwhile_closes(root, context, running, question):
     session = context.session = running.session
     session.pending_command, session.is_running = SimpleNamespace(name="stop"), True
