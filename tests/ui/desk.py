@@ -65,7 +65,7 @@ def once_asked(root: tk.Tk, do: Callable[[], object]) -> None:
 
     def poll() -> None:
         grab = root.tk.call("grab", "current", root)
-        if grab and grab != before:
+        if grab and grab != before and root.tk.call("winfo", "viewable", grab):
             do()
         else:
             root.after(10, poll)

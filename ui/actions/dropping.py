@@ -10,7 +10,7 @@ from onetrainer.errors import UserError
 from onetrainer.families.registry import base_of
 from onetrainer.presets.find import expanded
 from ui.context import Context, Offer
-from ui.dialogs.dialogs import Choice, ask, show_error
+from ui.dialogs.dialogs import Choice, ask, once_free, show_error
 from ui.model.dropped import Dropped, recognize_all
 from ui.model.new_entries import new_entry
 
@@ -64,9 +64,7 @@ class Dropping:
         context = self._context
 
         def recognized(found: tuple[list[Dropped], list[UserError]]) -> None:
-            # Not within the heartbeat, nor an update_idletasks: both would stand still while a
-            # question is open.
-            context.root.after(1, lambda: self._apply(*found))
+            once_free(context.root, lambda: self._apply(*found))
 
         context.widgets.jobs.run(partial(recognize_all, paths), recognized)
 

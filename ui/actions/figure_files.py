@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.run.figures_table import figures_table
 from onetrainer.run.run_folder import RunFolder, cannot_write
@@ -14,7 +13,7 @@ from ui.charts.figure_kinds import ChartData
 from ui.charts.figure_panels import Look, height_for
 from ui.charts.picture import Picture
 from ui.context import Context, Offer
-from ui.dialogs.dialogs import show_error
+from ui.dialogs.dialogs import report_failure
 
 _WIDTH, _ALONE, _MARGIN = 1100, 420, 16
 
@@ -55,15 +54,10 @@ class FigureFiles:
                 raise cannot_write(path, error) from error
             return path
 
-        self.context.widgets.jobs.run(work, self._written, self._failed)
+        self.context.widgets.jobs.run(work, self._written, partial(report_failure, self.context))
 
     def _written(self, path: Path) -> None:
         show = partial(self.context.act.open_path, path.parent)
         self.context.act.show_message(
             f"Written: {path}", Offer("Open folder", "open written", show, path.exists, lasts=True)
         )
-
-    def _failed(self, error: Exception) -> None:
-        if not isinstance(error, UserError):
-            raise error
-        show_error(self.context, error)

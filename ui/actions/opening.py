@@ -1,13 +1,14 @@
 """What the window opens with: the last draft and run, a config file, or the demo."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from onetrainer.errors import UserError
 from onetrainer.presets.find import locate
 from ui.actions.preset_actions import PresetActions
 from ui.context import Context
-from ui.dialogs.dialogs import show_error
+from ui.dialogs.dialogs import once_free, report_failure, show_error
 from ui.model.form_fields import pages
 from ui.model.held_draft import HeldDraft
 
@@ -50,7 +51,7 @@ class Opener:
             try:
                 self._draft.preview(locate(opening.preset))
             except UserError as error:
-                root.after(1, show_error, context, error)
+                report_failure(context, error)
         self._attach_last_run()
         # Edits made since the first start are kept.
         if opening.with_demo and (is_first or opening.is_demo_named):
@@ -75,7 +76,7 @@ class Opener:
             replaced = self._draft.release()
         except UserError as error:
             self._refused = error
-            root.after(1, self._tell, error)
+            once_free(root, partial(self._tell, error))
             root.after_idle(context.act.show_page, self._page())
             return False
         loaded = self._draft.last_change

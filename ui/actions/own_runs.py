@@ -14,7 +14,7 @@ from onetrainer.run.deleted import delete_run, restore_run, size_of_run
 from onetrainer.run.record import RunRecord
 from onetrainer.run.run_folder import open_run
 from ui.context import Context, Offer
-from ui.dialogs.dialogs import Choice, Dialog, ask, show_error
+from ui.dialogs.dialogs import Choice, Dialog, ask, report_failure, show_error
 from ui.progress.units import format_bytes
 
 _LOOK_AGAIN_MS = 20
@@ -63,7 +63,7 @@ def queue_again(context: Context, record: RunRecord) -> None:
         offer = Offer("Show the queue", "show queue", show_queue, lambda: True)
         context.act.show_message(text, offer)
 
-    context.widgets.jobs.run(add, added, partial(_failed, context))
+    context.widgets.jobs.run(add, added, partial(report_failure, context))
 
 
 def ask_label(context: Context, record: RunRecord) -> str | None:
@@ -104,7 +104,7 @@ def delete_runs(
             [Choice("delete", "Delete", "danger"), Choice("", "Cancel")],
         )
         if answer:
-            jobs.run(move, moved, partial(_failed, context))
+            jobs.run(move, moved, partial(report_failure, context))
 
     def move() -> list[tuple[Path, Path]]:
         _leave_queue(paths)
@@ -145,9 +145,3 @@ def _leave_queue(paths: Sequence[Path]) -> None:
     for path in paths:
         if str(path) in queued:
             queue.remove(path)
-
-
-def _failed(context: Context, error: Exception) -> None:
-    if not isinstance(error, UserError):
-        raise error
-    context.root.after(1, show_error, context, error)

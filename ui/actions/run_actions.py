@@ -22,7 +22,7 @@ from onetrainer.run.commands import LEAVING, CommandName, Leaving
 from onetrainer.run.run_folder import RunFolder, create_run
 from ui.actions.file_check import FileCheck, check_files, startable
 from ui.context import Context, Offer
-from ui.dialogs.dialogs import Choice, ask, show_error, show_problems
+from ui.dialogs.dialogs import Choice, ask, once_free, report_failure, show_error, show_problems
 from ui.model.draft import FileSettings
 from ui.model.form_fields import find_setting
 
@@ -322,13 +322,13 @@ class RunActions:
         errors = [problem for problem in found if problem.severity == "error"]
         if errors:
             context.act.refresh()
-            show_problems(context, errors)
+            once_free(context.root, partial(show_problems, context, errors))
             return
         try:
             then(config)
         except UserError as error:
             context.act.refresh()
-            show_error(context, error)
+            report_failure(context, error)
             return
         context.window_state.remember_model(context.draft.value("model.path"))
         context.act.save_state_soon()
@@ -373,13 +373,11 @@ class RunActions:
         try:
             self._context.session.start_in(folder)
         except UserError as error:
-            show_error(self._context, error)
+            report_failure(self._context, error)
         self._context.act.show_page("run")
         self._context.act.save_state_soon()
 
     def _check_failed(self, error: Exception) -> None:
         self.is_checking = False
         self._context.act.refresh()
-        if not isinstance(error, UserError):
-            raise error
-        show_error(self._context, error)
+        report_failure(self._context, error)

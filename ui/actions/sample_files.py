@@ -11,7 +11,7 @@ from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.run.starred import star
 from onetrainer.run.steps import step_files
 from ui.context import Context, Offer
-from ui.dialogs.dialogs import show_error
+from ui.dialogs.dialogs import report_failure, show_error
 from ui.progress.sample_grid import MOST_STEPS, GridPlan, grid_plan, save_grid
 from ui.progress.samples import SampleBook
 from ui.widgets.clipboard import copy_png
@@ -80,9 +80,7 @@ class SampleFiles:
     def _failed(self, error: Exception) -> None:
         self.is_saving = False
         self.changed()
-        if not isinstance(error, UserError):
-            raise error
-        show_error(self.context, error)
+        report_failure(self.context, error)
 
 
 def copy_image(context: Context, path: Path) -> None:

@@ -4,9 +4,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetrainer.errors import UserError
 from ui.context import Context
-from ui.dialogs.dialogs import show_error
+from ui.dialogs.dialogs import report_failure
 
 if TYPE_CHECKING:
     from onetrainer.support.findings import Finding
@@ -35,7 +34,7 @@ class SupportActions:
         self._context.widgets.jobs.run(
             lambda: _write_report(folder, with_samples=answer == "samples"),
             self._show_report,
-            self._failed,
+            partial(report_failure, self._context),
         )
 
     def _show_findings(self, findings: "list[Finding]") -> None:
@@ -54,11 +53,6 @@ class SupportActions:
     def _show_report(self, report: "Report") -> None:
         self._context.act.open_path(report.path.parent)
         self._context.act.show_message(f"The report is {report.path}")
-
-    def _failed(self, error: Exception) -> None:
-        if not isinstance(error, UserError):
-            raise error
-        show_error(self._context, error)
 
 
 def _examine() -> "list[Finding]":

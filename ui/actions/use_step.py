@@ -12,7 +12,7 @@ from onetrainer.run.events import Failed, Finished
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.steps import available_steps, step_files
 from ui.context import Context, Offer
-from ui.dialogs.dialogs import Choice, ask, show_error
+from ui.dialogs.dialogs import Choice, ask, report_failure
 
 _EXPORT = "output.export_every"
 _MOST_STEPS = 12
@@ -70,7 +70,7 @@ class StepFiles:
         self.changed()
         if isinstance(ending, Failed):
             error = UserError(ending.what, ending.expected, ending.remedy)
-            self.context.root.after(1, show_error, self.context, error)
+            report_failure(self.context, error)
             return
         self._say_written(Path(ending.outputs[0]), "Written")
 

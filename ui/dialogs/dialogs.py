@@ -2,6 +2,7 @@
 
 import tkinter as tk
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from tkinter import ttk
@@ -151,6 +152,7 @@ class Dialog:
         """
         self.window.update_idletasks()
         self._center()
+        self._guard.hold()
         self.window.deiconify()
         self.window.wait_visibility()
         self._guard.begin()
@@ -186,11 +188,17 @@ class _Guard:
         self._close_before = ""
         self._is_on = False
 
+    def hold(self) -> None:
+        """Take the pointer and the keys of the whole window before the dialog is on the screen."""
+        root = self._root
+        # Queried from Tk, because its own dialogs have no tkinter widget.
+        self._grab_before = str(root.tk.call("grab", "current", root))
+        with suppress(tk.TclError):  # refused while a button of the pointer is down
+            self._window.grab_set()
+
     def begin(self) -> None:
         """Take pointer and keyboard."""
         root, window = self._root, self._window
-        # Queried from Tk, because its own dialogs have no tkinter widget.
-        self._grab_before = str(root.tk.call("grab", "current", root))
         self._close_before = str(root.protocol("WM_DELETE_WINDOW"))
         self._is_on = True
         window.grab_set()
@@ -234,6 +242,19 @@ class _Guard:
             root.tk.call("focus", "-force", root.tk.call("focus", "-lastfor", window))
 
 
+def once_free(root: tk.Tk, show: Callable[[], object]) -> None:
+    """Show a dialog that nothing was pressed for, as soon as no other dialog or menu is open."""
+
+    def look() -> None:
+        if root.tk.call("grab", "current", root):
+            root.after(_LOOK_AGAIN_MS, look)
+        else:
+            show()
+
+    # Not within what delivers results, which would stand still until the answer.
+    root.after(1, look)
+
+
 def ask(
     context: Context,
     title: str,
@@ -262,6 +283,13 @@ def show_error(context: Context, error: UserError) -> None:
             dialog.add_text(sentence(part))
     dialog.add_buttons([Choice("ok", "OK", "primary")])
     dialog.wait()
+
+
+def report_failure(context: Context, error: Exception) -> None:
+    """Show why work in a thread has failed, once no other dialog is open; raise a defect."""
+    if not isinstance(error, UserError):
+        raise error
+    once_free(context.root, partial(show_error, context, error))
 
 
 def show_problems(context: Context, problems: list[Problem]) -> None:

@@ -16,7 +16,7 @@ from ui.model.draft import Draft
 @pytest.fixture
 def window(home, project, monkeypatch):
     shown, errors = [], []
-    monkeypatch.setattr(run_actions, "show_error", lambda _, error: errors.append(str(error)))
+    monkeypatch.setattr(run_actions, "report_failure", lambda _, error: errors.append(str(error)))
     draft, jobs = Draft(), Jobs()
     context = SimpleNamespace(
         draft=draft,

@@ -1,10 +1,12 @@
 """Dialogs alone, in this process: what they hold while they wait, and what they give back."""
 
+import tkinter as tk
+
 import pytest
 
-from onetrainer.errors import Fix, Problem
-from tests.ui.desk import once_asked
-from ui.dialogs.dialogs import Choice, Dialog, show_problems
+from onetrainer.errors import Fix, Problem, UserError
+from tests.ui.desk import once_asked, pump_until
+from ui.dialogs.dialogs import Choice, Dialog, report_failure, show_problems
 
 
 def make_dialog(context, title):
@@ -15,6 +17,16 @@ def make_dialog(context, title):
 
 def grab_of(root):
     return str(root.tk.call("grab", "current", root))
+
+
+def dialogs(root):
+    return [each.title() for each in root.winfo_children() if isinstance(each, tk.Toplevel)]
+
+
+def close_all(root):
+    for each in root.winfo_children():
+        if isinstance(each, tk.Toplevel):
+            root.tk.eval(each.protocol("WM_DELETE_WINDOW"))
 
 
 def test_the_window_does_not_close_while_a_dialog_waits(root, context):
@@ -51,6 +63,23 @@ def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, context):
     assert first.wait() == "yes"
     assert grabs == [True]
     assert grab_of(root) == ""
+
+
+def test_what_no_press_has_asked_for_waits_for_the_end_of_another_dialog(root, context):
+    first, shown = make_dialog(context, "The first"), []
+
+    def fail_meanwhile():
+        report_failure(context, UserError("late"))
+        root.after(50, lambda: (shown.append(dialogs(root)), first.close("yes")))
+
+    once_asked(root, fail_meanwhile)
+    assert first.wait() == "yes"
+    assert shown == [["The first"]]
+    once_asked(root, lambda: (shown.append(dialogs(root)), close_all(root)))
+    pump_until(root, lambda: len(shown) > 1)
+    assert shown[1:] == [["That did not work"]]
+    with pytest.raises(ZeroDivisionError):
+        report_failure(context, ZeroDivisionError())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ui.background.background_query import BackgroundQuery
 from ui.background.folder_times import FolderWatch
 from ui.background.threads import OneAtATime
 from ui.context import Context, View
-from ui.dialogs.dialogs import show_error
+from ui.dialogs.dialogs import report_failure
 from ui.dialogs.edit_dialogs import ask_batch
 from ui.editing.caption_batch import BatchPlan, Edit, plan_batch
 from ui.editing.image_filter import bucket_counts, choices, matching, tag_counts
@@ -352,9 +352,7 @@ class ImagesPage(View):
 
         def failed(error: Exception) -> None:
             self._is_planning = False
-            if not isinstance(error, UserError):
-                raise error
-            show_error(self._context, error)
+            report_failure(self._context, error)
 
         read = self.writing.read
         self._context.widgets.jobs.run(

@@ -20,7 +20,7 @@ from onetrainer.queue.serve import start_server
 from onetrainer.run.run_folder import RunFolder
 from ui.context import Context, View
 from ui.dialogs.device_dialog import ask_device
-from ui.dialogs.dialogs import show_error
+from ui.dialogs.dialogs import report_failure
 from ui.dialogs.sweep_dialog import ask_sweep
 from ui.widgets.flow import Flow
 from ui.widgets.scroller import Scroller
@@ -308,9 +308,7 @@ class QueuePage(View):
         """Change the queue, for which other programs may have to be waited for, and read it."""
 
         def failed(error: Exception) -> None:
-            if not isinstance(error, UserError):
-                raise error
-            show_error(self._context, error)
+            report_failure(self._context, error)
             self._read()
 
         self._context.widgets.jobs.run_in_order(work, lambda _: self._read(), failed)
