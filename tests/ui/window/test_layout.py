@@ -132,14 +132,16 @@ def test_text_has_room_in_a_small_window(desk):
     assert message["x"] + message["width"] <= head["x"] + head["width"]
 
 
-def test_buttons_of_a_run_wrap_where_its_name_has_no_room(desk):
+def test_buttons_of_a_run_stand_below_its_name_where_it_has_no_room_beside_them(desk):
     desk.click("start")
     desk.wait_state(status="finished", is_running=False)
-    for width, is_wrapped in ((1300, False), (960, True)):
+    for width, is_below in ((1300, False), (960, True), (1300, False)):
         desk.resize(width, 800)
         desk.rest(4)
-        rows = [desk.widget(name)["y"] for name in ("sample now", "resume", "discard")]
-        assert rows[0] == rows[1]
-        assert (rows[1] < rows[2]) == is_wrapped
-        path, first = desk.widget("run path"), desk.widget("sample now")
-        assert path["x"] + path["wanted_width"] < first["x"]
+        left, path = desk.state["place"][0], desk.widget("run path")
+        buttons = [desk.widget(name) for name in ("sample now", "resume", "discard", "open folder")]
+        end = path["y"] + path["height"]
+        for button in buttons:
+            assert (button["y"] > end) == is_below
+            assert is_below or path["x"] + path["wanted_width"] < button["x"]
+            assert button["x"] + button["width"] <= left + width

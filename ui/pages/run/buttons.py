@@ -30,7 +30,7 @@ _PATIENCE = (
 class RunButtons:
     """Pause or Resume, Stop with and without saving, Sample now, Save now, Fork, Open folder.
 
-    They stand at the right of `head`: in one row where the title has room next to it, else in two.
+    They stand at the right of `head` where the title has room next to them, else below it.
     """
 
     def __init__(self, context: Context, head: tk.Misc) -> None:
@@ -38,12 +38,12 @@ class RunButtons:
         self._head = head
         widgets, act = context.widgets, context.act
         # Packed before the heading, so that a long title is cut off and no button is.
-        right = widgets.frame(head, ground="window")
-        right.pack(side="right", anchor="s")
-        self.outer = widgets.frame(right, ground="window")
+        self._box = widgets.frame(head, ground="window")
+        self._box.pack(side="right", anchor="s")
+        self.outer = widgets.frame(self._box, ground="window")
         self._rows = [widgets.frame(self.outer, ground="window") for _ in range(2)]
-        self._rows[0].pack(anchor="e")
-        self._placed: tuple[bool, bool] | None = None
+        self._rows[0].pack(anchor="w")
+        self._placed: tuple[bool, bool, bool] | None = None
         self._shape: tuple[bool, str] | None = None
         commands: dict[str, Callable[[], None]] = {
             "sample now": lambda: act.send("sample"),
@@ -71,7 +71,8 @@ class RunButtons:
     @property
     def room_beside(self) -> int:
         """Width that the buttons leave to the title, in pixels."""
-        used = self.outer.winfo_reqwidth() if self._context.session.folder else 0
+        is_beside = self._context.session.folder and self._box.pack_info()["side"] == "right"
+        used = self.outer.winfo_reqwidth() if is_beside else 0
         return self._head.winfo_width() - used - self._context.widgets.px(_GAP)
 
     def refresh(self, *, has_remedy: bool) -> None:
@@ -104,23 +105,29 @@ class RunButtons:
         self._shape = shape
 
     def _place(self) -> None:
-        """Put the buttons that apply into one row, or into two where there is no room."""
+        """Put the buttons that apply beside the title, or below it in one row or two."""
         px, is_running = self._context.widgets.px, self._context.session.is_running
         hidden = "resume" if is_running else "pause"
         shown = [button.widget for name, button in self._buttons.items() if name != hidden]
         needed = sum(widget.winfo_reqwidth() + px(_GAP) for widget in shown)
+        room = self._head.winfo_width()
         # Before it is on the screen, its width is not known.
-        is_wrapped = 1 < self._head.winfo_width() < needed + px(_TITLE_ROOM)
-        if self._placed == (is_wrapped, is_running):
+        is_below, is_wrapped = 1 < room < needed + px(_TITLE_ROOM), 1 < room < needed
+        if self._placed == (is_below, is_wrapped, is_running):
             return
-        self._placed = is_wrapped, is_running
+        self._placed = is_below, is_wrapped, is_running
+        if is_below:
+            self._box.pack(side="bottom", anchor="w", pady=(px(_GAP), 0))
+        else:
+            self._box.pack(side="right", anchor="s", pady=0)
         self._buttons[hidden].widget.pack_forget()
+        second = len(shown) // 2 if is_wrapped else len(shown)
         for index, widget in enumerate(shown):
-            row = self._rows[is_wrapped and index >= len(shown) // 2]
             widget.pack_forget()
-            widget.pack(in_=row, side="left", padx=(px(_GAP), 0))
+            gap = 0 if index in (0, second) else px(_GAP)
+            widget.pack(in_=self._rows[index >= second], side="left", padx=(gap, 0))
         self._rows[1].pack_forget()
-        show(self._rows[1], is_wrapped, anchor="e", pady=(px(_GAP), 0))
+        show(self._rows[1], is_wrapped, anchor="w", pady=(px(_GAP), 0))
 
     def _why_not_resume(self, *, has_remedy: bool) -> str:
         session = self._context.session
