@@ -44,6 +44,12 @@ def read_json(path: Path) -> Document:
         raise UserError(
             f"{path}: this is not a text file", "Expected a JSON config", "Choose another file."
         ) from error
+    if text.lstrip().startswith("<"):
+        raise UserError(
+            f"{shortened(path)}: this is a web page, not a preset",
+            "Expected a JSON config",
+            "Download the raw file: most pages that show one have a button “Raw” or “Download”.",
+        )
     document = parse(text, source=str(path))
     if not isinstance(document, dict):
         raise UserError(

@@ -17,7 +17,8 @@ def not_tensors_error(path: Path, start: bytes) -> UserError:
         )
     if start.lstrip().startswith(b"<"):
         what = "this is a web page, not the model: the download went wrong"
-        return UserError(f"{path.name}: {what}", remedy="Download the file itself again")
+        remedy = "Download the file itself; some pages ask you to sign in first"
+        return UserError(f"{path.name}: {what}", remedy=remedy)
     return UserError(
         f"{path.name}: this is neither a safetensors nor a torch file",
         "Expected a complete .safetensors or .ckpt file",

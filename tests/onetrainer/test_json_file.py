@@ -43,6 +43,14 @@ def test_a_file_that_is_no_config_is_refused_by_its_size_also_if_it_has_none(tmp
             read_json(tmp_path / large)
 
 
+def test_a_web_page_that_was_saved_as_a_preset_is_called_one(tmp_path):
+    path = tmp_path / "lora.json"
+    for text in ("<!DOCTYPE html>\n<html>", "\ufeff\n <html lang=en>"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match="lora.json: this is a web page, not a preset"):
+            read_json(path)
+
+
 def test_lines_are_those_of_every_key_and_entry():
     document = {"a": {"b": [1, "x, ]", {"c": None}], "d": {}}, 'e\\"': [[], [True]]}
     text = json.dumps(document, indent=1)

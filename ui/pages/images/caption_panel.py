@@ -102,6 +102,8 @@ class CaptionPanel:
         if is_other:
             self.reload()
             self.box.mark_set("insert", "end-1c")
+        else:
+            self._count_tokens()  # which a list knew nothing of before its images were read
         self._say()
         self._draw()
 
