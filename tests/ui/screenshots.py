@@ -294,7 +294,7 @@ class Studio:
         desk.wait_state(focus="start images")
         for step, answer in (("images", demo / "pictures"), ("model", demo / "base")):
             desk.type(str(answer))
-            desk.wait(lambda: desk.widget("start next")["enabled"], "the answer")
+            desk.wait(lambda: desk.widget("start next")["kind"] == "primary", "the answer")
             self.shoot(f"start-{step}")
             desk.click("start next")
         desk.click("start aim person")

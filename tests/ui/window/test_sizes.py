@@ -36,7 +36,7 @@ def test_the_questions_of_the_guided_start_fit_into_a_small_window(desk, project
     for step, answer in (("images", "pictures"), ("model", "base.safetensors")):
         desk.wait_state(focus=f"start {step}")
         desk.replace(f"start {step}", str(project.parent / answer))
-        desk.wait(lambda: desk.widget("start next")["enabled"], "the answer")
+        desk.wait(lambda: desk.widget("start next")["kind"] == "primary", "the answer")
         # The card of what was found is placed a moment after it came.
         desk.wait(lambda: beyond_the_edge(desk) == [], f"all of {step} in the window's width")
         desk.click("start next")

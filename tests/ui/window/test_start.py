@@ -24,8 +24,14 @@ def name_models(home):
     state.write_text(json.dumps({"model_folders": [str(home / "ComfyUI")]}))
 
 
-def wait_next(desk, *, is_on=True):
-    desk.wait(lambda: desk.widget("start next")["enabled"] is is_on, "whether Next is on")
+def wait_next(desk):
+    """Waits until the answer is known, and is one."""
+
+    def is_answered():
+        button = desk.widget("start next")
+        return button["enabled"] and button["kind"] == "primary"
+
+    desk.wait(is_answered, "the answer")
 
 
 def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_once(
@@ -87,13 +93,11 @@ def test_keys_alone_lead_through_the_three_questions(open_desk, tmp_path):
     desk.key("Tab", "Tab", "space")
     desk.wait_state(page="start", focus="start images")
     desk.type(str(images))
-    wait_next(desk)
-    desk.key("Tab", "Tab", "space")
+    desk.key("Tab", "Tab", "space")  # Next, while the folder is being read
     desk.wait_state(focus="start model")
     desk.wait(lambda: len(desk.ask("models")["models"]) == 2, "the models")
     desk.key("Tab", "Tab", "Tab", "Down", "Down")
-    wait_next(desk)
-    desk.key("Return")
+    desk.key("Return")  # while the model is being read
     desk.wait_state(focus="start aim person")
     desk.key("Down", "Down", "Up", "space")
     wait_next(desk)
@@ -122,10 +126,11 @@ def test_what_cannot_be_trained_is_said_in_a_sentence_and_next_says_why(open_des
         desk.replace("start images", str(text))
         desk.wait(lambda: words in desk.widget("start next")["reason"], "the reason")  # noqa: B023
     desk.replace("start images", str(images))
-    wait_next(desk)
     desk.click("start next")
     desk.replace("start model", str(models / "style.safetensors"))
+    desk.key("Return")
     desk.wait(lambda: "this is a LoRA" in desk.widget("start next")["reason"], "the reason")
+    assert desk.state["focus"] == "start model"
     desk.replace("start model", "someone/a-model")
     desk.wait(lambda: "family" in desk.widget("start next")["reason"], "the question")
     desk.click("start family")

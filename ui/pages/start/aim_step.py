@@ -6,7 +6,7 @@ from functools import partial
 from tkinter import ttk
 
 from ui.context import Context
-from ui.pages.start.choices import Choices
+from ui.pages.start.choices import LOOKING, Choices
 from ui.widgets.button import Button
 from ui.widgets.changes import on_change
 from ui.widgets.placing import give_focus, show, show_in_grid
@@ -77,6 +77,11 @@ class AimStep:
         """Take what is being typed."""
         self._choices.word, self._choices.shows = self._word.get(), self._shows.get()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether it waits for the images alone."""
+        return self._choices.aim is not None and self.blocked_reason() == LOOKING
+
     def blocked_reason(self) -> str:
         """Return what is still to be said."""
         return self._choices.aim_reason()
@@ -121,7 +126,8 @@ class AimStep:
         self._context.act.refresh()
 
     def _choose(self, index: int) -> None:
-        if self._choices.aim is self._aims[index] and not self.blocked_reason():
+        is_answered = self.is_working or not self.blocked_reason()
+        if self._choices.aim is self._aims[index] and is_answered:
             self._take()
             return
         self._choices.aim = self._aims[index]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from onetrainer.guide.base_model import BaseModel
     from onetrainer.guide.images import ImageFolder
 
+LOOKING = "Looking at the images …"
 _KEPT = ("output.folder", "data.cache_folder", "model.offline", "metadata.author")
 """Where files go, unless it is the demo's folder, and who made them outlive a new beginning."""
 
@@ -46,9 +47,7 @@ class Choices:
 
     def images_reason(self) -> str:
         """Return why the images are not chosen yet; "" if they are."""
-        if self.images is None:
-            return "Choose a folder of images first."
-        return self.images.problem or ("" if self.images.images else "Looking at the images …")
+        return "Choose a folder of images first." if self.images is None else self.images.problem
 
     def model_reason(self) -> str:
         """Return why the model is not chosen yet; "" if it is."""
@@ -66,7 +65,9 @@ class Choices:
         if self.aim is None:
             return "Choose what to make of your images first."
         if self.images is not None and not self.images.is_complete:
-            return "Looking at the images …"
+            return LOOKING
+        if self.images is not None and self.images.problem:
+            return self.images.problem
         answers = self.answers
         return word_problem(answers) if answers else "Choose images and a base model first."
 

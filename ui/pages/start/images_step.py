@@ -11,7 +11,7 @@ from onetrainer.messages.formatting import counted
 from onetrainer.presets.find import expanded
 from ui.background.background_query import QueryCancelledError
 from ui.context import Context
-from ui.pages.start.choices import Choices
+from ui.pages.start.choices import LOOKING, Choices
 from ui.pages.start.path_field import PathField
 from ui.widgets.drawing import Drawing
 from ui.widgets.placing import show
@@ -77,9 +77,16 @@ class ImagesStep:
         """Take what is being typed."""
         self.field.commit()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether the folder is still being listed."""
+        images = self._choices.images
+        is_known = images is not None and bool(images.images or images.problem)
+        return bool(self.field.text) and (self.field.is_typed or not is_known)
+
     def blocked_reason(self) -> str:
         """Return why the next step cannot be shown yet."""
-        return self._choices.images_reason()
+        return LOOKING if self.is_working else self._choices.images_reason()
 
     def take_focus(self) -> None:
         """Take the keyboard."""

@@ -65,7 +65,7 @@ class ModelStep:
 
     def refresh(self) -> None:
         """Show what the model is."""
-        text, px = self.field.text, self._context.widgets.px
+        text, px = self.field.reported, self._context.widgets.px
         model = self._choices.model = self._looks.get(text or None)
         problem = model.problem if model is not None else ""
         self._problem.say(problem)
@@ -80,11 +80,14 @@ class ModelStep:
         """Take what is being typed."""
         self.field.commit()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether the model is still being read."""
+        return bool(self.field.text) and (self.field.is_typed or self._choices.model is None)
+
     def blocked_reason(self) -> str:
         """Return why the next step cannot be shown yet."""
-        if self.field.text and self._choices.model is None:
-            return "Reading the model …"
-        return self._choices.model_reason()
+        return "Reading the model …" if self.is_working else self._choices.model_reason()
 
     def take_focus(self) -> None:
         """Take the keyboard."""

@@ -30,6 +30,7 @@ class StartPage(View):
         widgets, px = context.widgets, context.widgets.px
         self._choices = choices = widgets.kept.once("start choices", Choices)
         self._at = widgets.kept.value("start step", 0)
+        self._goes_on = False  # once what Next waits for is known
         self._scroller = Scroller(widgets, parent)
         self.outer: tk.Widget = self._scroller.outer
         column = self._column = widgets.frame(self._scroller.inner, ground="window")
@@ -66,14 +67,20 @@ class StartPage(View):
         step = self._step(self._at)
         step.refresh()
         self._wrap()  # it may have made labels
-        self._next.enable(step.blocked_reason())
-        reason = self._context.act.start_blocked_reason()
-        self._start.enable(reason)
+        reason, is_working = step.blocked_reason(), step.is_working
+        was_pressed, self._goes_on = self._goes_on, self._goes_on and is_working
+        # It can be pressed while the answer is being found out, and then goes on by itself.
+        self._next.enable("" if is_working else reason)
+        self._next.set_kind("plain" if is_working else "primary")
+        self._waits_for.say(reason if self._goes_on else "")
+        self._start.enable(self._context.act.start_blocked_reason())
         is_ready = self._context.draft.is_startable
         self._start.set_kind("primary" if is_ready else "plain")
         for index, mark in enumerate(self._marks):
             is_here = index == self._at
             mark.say(_TITLES[index], "Accent" if is_here else "" if index < self._at else "Dim")
+        if was_pressed and not (is_working or reason):
+            self._go_on()
 
     def take_focus(self) -> None:
         """Take the keyboard when the page is opened, before the next key comes."""
@@ -105,6 +112,7 @@ class StartPage(View):
             step = self._steps[index] = self._makers[index]()
             for entry in step.entries:
                 entry.bind("<Return>", lambda _: self._go_on())
+                entry.bind("<Key>", lambda _: self._stay(), add="+")
         return self._steps[index]
 
     def _make_foot(self) -> None:
@@ -118,6 +126,7 @@ class StartPage(View):
             "Start", self._context.act.start, name="start now", kind="primary", width=110
         )
         self._form = make("All settings", self._show_form, name="start form")
+        self._waits_for = widgets.label(foot, style="Dim", ground="window")
 
     def _prefill(self) -> None:
         """Begin with the answers so far, else with what is in the form and not of the demo."""
@@ -130,7 +139,7 @@ class StartPage(View):
     def _show(self, index: int) -> None:
         for step in self._steps.values():
             step.outer.pack_forget()
-        self._at = index
+        self._at, self._goes_on = index, False
         self._context.widgets.kept.keep("start step", index)
         self._step(index).outer.pack(fill="both", expand=True)
         is_ready = index == _READY
@@ -142,6 +151,7 @@ class StartPage(View):
         ):
             show(button.widget, is_shown, side="right", padx=(gap, 0))
         show(self._back.widget, index > 0, side="left")
+        show(self._waits_for, not is_ready, side="right", padx=(gap, gap))
         self._next.set_text("Fill in the settings" if index == _READY - 1 else "Next")
         self._wrap()
         self._scroller.to_top()
@@ -150,13 +160,21 @@ class StartPage(View):
         """Show the next step; after the last question, fill in the settings."""
         self.commit()
         self._context.act.refresh()
-        if self._step(self._at).blocked_reason():
+        step = self._step(self._at)
+        if step.is_working:
+            self._goes_on = True
+            self.refresh()
+        if step.blocked_reason():
             return
         if self._at == _READY - 1:
             self._fill_in()
         self._show(self._at + 1)
         self._context.act.refresh()
         self.take_focus()
+
+    def _stay(self) -> None:
+        """Go on no longer by itself: what was pressed was about another answer."""
+        self._goes_on = False
 
     def _go_back(self) -> None:
         self._show(self._at - 1)

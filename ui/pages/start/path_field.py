@@ -16,6 +16,7 @@ class PathField:
 
     changed: called with the text a moment after it was typed, and at once after it was chosen.
     buttons: kinds of paths to choose, with the label of each button.
+    reported: the text that was passed last.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class PathField:
         self._context = context
         self._changed = changed
         self._waiting = ""
-        self._reported = ""
+        self.reported = ""
         widgets = context.widgets
         self.outer = widgets.frame(parent)
         self._text = widgets.kept.variable(parent, name)
@@ -51,6 +52,11 @@ class PathField:
         """The text without the quotes and spaces that come along with a copied path."""
         return self._text.get().strip().strip("\"'")
 
+    @property
+    def is_typed(self) -> bool:
+        """Whether the text was not reported yet."""
+        return self.text != self.reported
+
     def set(self, text: str) -> None:
         """Show a text that was chosen elsewhere."""
         if text != self.text:
@@ -63,14 +69,15 @@ class PathField:
         if self._waiting:
             self.entry.after_cancel(self._waiting)
             self._waiting = ""
-        if self.text != self._reported:
-            self._reported = self.text
+        if self.text != self.reported:
+            self.reported = self.text
             self._changed(self.text)
 
     def _typed(self) -> None:
         if self._waiting:
             self.entry.after_cancel(self._waiting)
         self._waiting = self.entry.after(_TYPED_AFTER_MS, self.commit)
+        self._context.act.refresh()  # the answer before is none any more, or is one again
 
     def _choose(self, kind: PathKind) -> None:
         chosen = self._context.act.choose_path(kind, self.text)

@@ -84,6 +84,11 @@ class ReadyStep:
     def commit(self) -> None:
         """Do nothing: nothing is typed here."""
 
+    @property
+    def is_working(self) -> bool:
+        """Whether something is being found out: nothing here."""
+        return False
+
     def blocked_reason(self) -> str:
         """Return nothing: the form can always be shown."""
         return ""

@@ -15,6 +15,10 @@ class Step(Protocol):
     def entries(self) -> Sequence[ttk.Entry]:
         """Fields in which Enter goes on."""
 
+    @property
+    def is_working(self) -> bool:
+        """Whether what blocks the next step is still being found out."""
+
     def refresh(self) -> None:
         """Show what is known now."""
 
