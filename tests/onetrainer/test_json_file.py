@@ -47,7 +47,7 @@ def test_a_web_page_that_was_saved_as_a_preset_is_called_one(tmp_path):
     path = tmp_path / "lora.json"
     for text in ("<!DOCTYPE html>\n<html>", "\ufeff\n <html lang=en>"):
         path.write_text(text, encoding="utf-8")
-        with pytest.raises(UserError, match="lora.json: this is a web page, not a preset"):
+        with pytest.raises(UserError, match="this is a web page, not a preset"):
             read_json(path)
 
 
