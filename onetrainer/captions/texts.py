@@ -20,6 +20,10 @@ class Texts:
     def __len__(self) -> int:
         return len(self._ends) - 1
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether all texts are equal; fast."""
+        return isinstance(other, Texts) and self._data == other._data and self._ends == other._ends
+
     def __getitem__(self, index: int) -> str:
         """Return a text by its index from 0."""
         data = self._data[self._ends[index] : self._ends[index + 1]]

@@ -37,6 +37,14 @@ class Paths:
         if self._folders == ("",) and not any(self.names[index] for index in range(len(places))):
             self.names, self._places = Texts(()), in_few_bytes(())  # as of masks, where none is
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether all paths are equal; fast."""
+        return (
+            isinstance(other, Paths)
+            and self.names == other.names
+            and (self._folders, self._places) == (other._folders, other._places)
+        )
+
     def __getitem__(self, index: int) -> Path | None:
         """Return a path by its index from 0."""
         if not self._places:

@@ -23,6 +23,8 @@ def contents(widget: tk.Misc) -> str:
         case ttk.Treeview():
             rows = (widget.item(row, "values") for row in widget.get_children())
             return "\n".join(str(row[0]) for row in rows if row)
+        case ttk.Scale():
+            return f"{widget.get():g}"
         case tk.Canvas():
             return str(sum(widget.type(item) == "image" for item in widget.find_all()))
     return ""
@@ -61,10 +63,11 @@ def _monitor(page: MonitorPage) -> dict[str, object]:
 
 
 def _images(page: ImagesPage) -> dict[str, object]:
-    rows, caption, mask = page.images.rows, page.caption, page.painting.view
+    rows, panels, mask = page.thumbnails.images.rows, page.panels, page.painting.view
+    caption, marks = panels.caption, page.thumbnails.marks
     return {
-        "shown": [rows[index].name for index in page.indices],
-        "marked": [rows[index].name for index in page.thumbnails.marked],
+        "shown": [rows[index].name for index in page.thumbnails.shown],
+        "marked": [rows[page.thumbnails.shown[at]].name for at in sorted(marks)],
         "is_read": page.images.is_complete and not page.query.is_working,
         "message": page._message.text,
         "count": page.filter_bar._count.text,
@@ -73,8 +76,8 @@ def _images(page: ImagesPage) -> dict[str, object]:
         "caption": caption.box.get("1.0", "end").rstrip("\n"),
         "tokens": caption._tokens.text,
         "note": caption._note.text,
-        "tags": [f"{t}: {n}" for t, n in page.tags.counts] if page.tab == "tags" else [],
-        "scope": page._scope.text,
+        "tags": [f"{t}: {n}" for t, n in panels.tags.counts] if panels.tab == "tags" else [],
+        "scope": panels.scope,
         "undo": page.writing.steps.undo.about if page.writing.steps.undo else "",
         "redo": page.writing.steps.redo.about if page.writing.steps.redo else "",
         "mask": mask._note.text if mask is not None and mask.outer.winfo_manager() else "",

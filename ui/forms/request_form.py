@@ -102,14 +102,8 @@ class RequestForm:
 
     def _add_switch(self, box: ttk.Frame, setting: Setting, name: str) -> Callable[[], object]:
         """Create a switch; return what reads it."""
-        widgets, kept_as = self._context.widgets, f"{self._kept_as} {setting.path}"
-
-        def switched() -> None:
-            widgets.kept.keep(kept_as, switch.is_on)
-            self._changed()
-
-        switch = widgets.switch(box, switched)
-        switch.show(widgets.kept.value(kept_as, False))
+        widgets = self._context.widgets
+        switch = widgets.kept_switch(box, f"{self._kept_as} {setting.path}", self._changed)
         switch.widget.pack(anchor="w")
         widgets.name(switch.widget, name)
         return lambda: switch.is_on

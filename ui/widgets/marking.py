@@ -26,12 +26,20 @@ class Marking:
         canvas.bind("<Control-Button-1>", lambda _: self._toggle(grid.below_pointer))
         canvas.bind("<Shift-Button-1>", lambda _: self._mark_to(grid.below_pointer))
         canvas.bind("<Control-space>", lambda _: self._toggle(grid.current))
-        canvas.bind("<Control-a>", lambda _: self._set(set(range(grid.count))))
+        canvas.bind("<Control-a>", lambda _: self.mark(set(range(grid.count))))
         canvas.bind("<ButtonRelease-1>", self._clicked)  # the grid takes the press
+
+    def mark(self, marked: set[int]) -> str:
+        """Mark these, and no others."""
+        if marked != self.marked:
+            self.marked = marked
+            self._grid.draw()
+            self._changed()
+        return "break"
 
     def clear(self) -> None:
         """Mark none."""
-        self._set(set())
+        self.mark(set())
 
     @property
     def chosen(self) -> list[int]:
@@ -46,20 +54,13 @@ class Marking:
     def _toggle(self, index: int) -> str:
         if 0 <= index < self._grid.count:
             start = self.marked or {self._grid.current} - {-1, index}
-            self._set(start ^ {index})
+            self.mark(start ^ {index})
         self._grid.take_focus()
         return "break"
 
     def _mark_to(self, index: int) -> str:
         if 0 <= index < self._grid.count:
             first, last = sorted((max(0, self._grid.current), index))
-            self._set(self.marked | set(range(first, last + 1)))
+            self.mark(self.marked | set(range(first, last + 1)))
         self._grid.take_focus()
-        return "break"
-
-    def _set(self, marked: set[int]) -> str:
-        if marked != self.marked:
-            self.marked = marked
-            self._grid.draw()
-            self._changed()
         return "break"

@@ -21,17 +21,18 @@ class Scale(NamedTuple):
 
 
 def labeled_slider(widgets: Widgets, parent: tk.Misc, scale: Scale) -> "tuple[ttk.Frame, Slider]":
-    """Create a slider behind a text with its value; return what to place, and the slider."""
-    box = widgets.frame(parent)
-    label = widgets.label(box, scale.text.format(scale.start), style="Dim")
+    """Create a slider behind a text with its value, which is kept; return what to place, and it."""
+    box, start = widgets.frame(parent), widgets.kept.value(scale.name, scale.start)
+    label = widgets.label(box, scale.text.format(start), style="Dim")
     # As wide as the longest, so that nothing moves while it is dragged; two letters are narrow.
     label.configure(width=2 - len(scale.text.format(scale.ends[1])))
 
     def say(value: float) -> None:
         label.say(scale.text.format(value))
+        widgets.kept.keep(scale.name, value)
 
     slider = Slider(widgets, box, say, name=scale.name, ends=scale.ends, by=scale.by)
-    slider.set(scale.start)
+    slider.set(start)
     label.pack(side="left", padx=(0, widgets.px(6)))
     slider.widget.pack(side="left")
     return box, slider

@@ -296,6 +296,25 @@ class Widgets:
         """Create a switch."""
         return Switch(self._switches, parent, command, text=text, ground=ground)
 
+    def kept_switch(
+        self,
+        parent: tk.Misc,
+        kept_as: str,
+        changed: Command = lambda: None,
+        *,
+        text: str = "",
+        start: bool = False,
+    ) -> Switch:
+        """Create a switch whose state is kept."""
+
+        def switched() -> None:
+            self.kept.keep(kept_as, switch.is_on)
+            changed()
+
+        switch = self.switch(parent, switched, text=text)
+        switch.show(self.kept.value(kept_as, start))
+        return switch
+
     def progress(
         self, parent: tk.Misc, *, ground: Role = "card", height: int = PROGRESS[0]
     ) -> "Progress":

@@ -55,6 +55,9 @@ def test_items_are_what_they_were_also_odd_ones():
     assert [paths[index] for index in range(3)] == [path, None, Path("b")]
     texts = Texts(["ab", "", "b", "", "xab", "ab", ""])
     assert [[*texts.indices_of(text)] for text in ("ab", "b", "a")] == [[0, 5], [2], []]
+    assert texts == Texts(["ab", "", "b", "", "xab", "ab", ""]) and Texts(["a"]) == Texts(["a"])
+    assert texts != Texts(["a", "b", "b", "", "xab", "ab", ""])  # the same letters
+    assert paths == Paths([path, None, Path("b")]) != Paths([path, None, Path("c/b")])
     nowhere = Paths([None, None])
     assert (nowhere[0], nowhere[1]) == (None, None) and list(nowhere.names.indices_of("b")) == []
     for largest in (255, 256, 65_535, 65_536):

@@ -71,7 +71,15 @@ def edit_one(desk, folder):
 
 
 def resize_while_typing(desk, folder):
-    """Saves by the key that saves presets elsewhere, and types on at another size."""
+    """Saves by the key that saves presets elsewhere, and goes on with all at another size."""
+    half = {"find text": "re", "replacement": "blu", "tag text": "fre"}
+    desk.key("ctrl+space", "Right", "ctrl+space", "Left")
+    wait(desk, marked=["paper-09.png", "paper-10.png"])
+    for tab, *names in (("replace", "find text", "replacement"), ("tags", "tag text")):
+        desk.click(f"images {tab}")
+        for name in names:
+            desk.replace(name, half[name])
+    desk.click("images caption")
     desk.click("caption")
     desk.key("ctrl+End")
     desk.type(", half")
@@ -88,6 +96,12 @@ def resize_while_typing(desk, folder):
     desk.key("ctrl+s", "ctrl+plus")
     desk.wait_state(resizing=False, scale=1.0, focus="caption")
     assert saved.read_text() == "a paper thing, watercolor"
+    desk.click("images replace")
+    wait(desk, is_read=True, scope="Applies to 2 marked images.")
+    desk.click("images tags")
+    assert {name: desk.widget(name)["text"] for name in half} == half
+    desk.key("Escape")
+    wait(desk, marked=[])
 
 
 def change_tags(desk, folder):
@@ -164,11 +178,15 @@ def test_a_mask_is_painted_and_undone_and_the_image_stays(desk, folder):
     desk.drag((x - 30, y), (x + 30, y), lambda: images_of(desk)["is_stroking"])
     desk.let_go()
     wait(desk, is_painted=True)
+    desk.key("bracketright", "ctrl+plus")  # which saves it
+    desk.wait_state(resizing=False, scale=1.0, focus="mask")
+    wait(desk, ready=True, is_painted=False)
+    assert desk.widget("mask size")["text"] == "5"
     desk.click("mask")  # the middle of it
     desk.key("ctrl+z", "ctrl+z")
-    wait(desk, is_painted=False)
-    desk.key("ctrl+y")
     wait(desk, is_painted=True)
+    desk.key("ctrl+y")
+    wait(desk, is_painted=False)
     desk.key("Escape")
     mask = folder / "paper-00-masklabel.png"
     desk.wait(mask.exists, "the mask")

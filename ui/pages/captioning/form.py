@@ -68,8 +68,13 @@ class CaptioningForm:
         self._images = kept.variable(parent, "caption images", folder)
         line = self._path(parent, "Images", self._images, "folder", "caption images")
         is_recursive = bool(context.draft.value("data.include_subfolders"))
-        self._subfolders = widgets.switch(line, self._switched, text="Include subfolders")
-        self._subfolders.show(kept.value("caption subfolders", is_recursive))
+        self._subfolders = widgets.kept_switch(
+            line,
+            "caption subfolders",
+            self._changed,
+            text="Include subfolders",
+            start=is_recursive,
+        )
         self._subfolders.widget.pack(side="right")
         widgets.name(self._subfolders.widget, "caption subfolders")
         self._place = widgets.frame(parent)
@@ -119,10 +124,6 @@ class CaptioningForm:
             button.widget.grid(row=row, column=column, sticky="ew", padx=(0, px(8)), pady=px(2))
             grid.grid_columnconfigure(column, weight=1, uniform="kinds")
             self._kinds[kind] = button
-
-    def _switched(self) -> None:
-        self._context.widgets.kept.keep("caption subfolders", self._subfolders.is_on)
-        self._changed()
 
     def _choose(self, kind: Kind) -> None:
         self.kind = kind

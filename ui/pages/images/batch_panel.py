@@ -48,18 +48,18 @@ class ReplacePanel:
         self._context, self._plan = context, plan
         widgets, px = context.widgets, context.widgets.px
         self.outer = widgets.frame(parent)
-        self._find, self._replacement = tk.StringVar(self.outer), tk.StringVar(self.outer)
-        self.entry = self._field("Find", self._find, "find text")
-        self._field("Replace by", self._replacement, "replacement")
+        self._find = self._field("Find", "find text")
+        self._replacement = self._field("Replace by", "replacement")
         self._options: dict[str, Switch] = {}
         for name, text in (
             ("matches_case", "Match case"),
             ("whole_words", "Whole words"),
             ("is_pattern", "Regular expression"),
         ):
-            switch = self._options[name] = widgets.switch(self.outer, _nothing, text=text)
+            control = f"replace {name}"
+            switch = self._options[name] = widgets.kept_switch(self.outer, control, text=text)
             switch.widget.pack(anchor="w", pady=(px(8), 0))
-            widgets.name(switch.widget, f"replace {name}")
+            widgets.name(switch.widget, control)
         self.button = widgets.button(
             self.outer, "Show changes…", self._start, name="replace", kind="primary"
         )
@@ -71,14 +71,15 @@ class ReplacePanel:
         """Enable the button where there is something to find."""
         self.button.enable("" if self._find.get() else _NOTHING)
 
-    def _field(self, label: str, text: tk.StringVar, name: str) -> ttk.Entry:
+    def _field(self, label: str, name: str) -> tk.StringVar:
         widgets, px = self._context.widgets, self._context.widgets.px
+        text = widgets.kept.variable(self.outer, name)
         widgets.label(self.outer, label, style="Dim").pack(anchor="w", pady=(px(8), px(3)))
         entry = ttk.Entry(self.outer, textvariable=text, font="OneTrainerBody", width=20)
         entry.pack(fill="x")
         entry.bind("<Return>", lambda _: self._start())
         widgets.name(entry, name)
-        return entry
+        return text
 
     def _start(self) -> None:
         if not self._find.get():
@@ -114,7 +115,7 @@ class TagsPanel:
         self._all = self.counts = TagCounts()
         widgets, px = context.widgets, context.widgets.px
         self.outer = widgets.frame(parent)
-        self._text = tk.StringVar(self.outer)
+        self._text = widgets.kept.variable(self.outer, "tag text")
         self.grid = Grid(
             widgets,
             self.outer,
@@ -225,7 +226,3 @@ class TagsPanel:
 def _listed(tags: Sequence[str]) -> str:
     more = f" and {len(tags) - 2} more" if len(tags) > 2 else ""
     return ", ".join(f"“{tag}”" for tag in tags[:2]) + more
-
-
-def _nothing() -> None:
-    """Do nothing when a switch is toggled: it is read when it is needed."""

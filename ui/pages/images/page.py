@@ -2,7 +2,7 @@
 
 import tkinter as tk
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +14,25 @@ from ui.background.background_query import BackgroundQuery
 from ui.background.folder_times import FolderWatch
 from ui.background.threads import OneAtATime
 from ui.context import Context, View
-from ui.dialogs.dialogs import report_failure
-from ui.dialogs.edit_dialogs import ask_batch
-from ui.editing.caption_batch import BatchPlan, Edit, plan_batch
-from ui.editing.image_filter import bucket_counts, choices, matching, tag_counts
+from ui.editing.image_filter import bucket_counts, choices, matching
 from ui.editing.image_list import DEPENDS_ON, ImageList, read_images
 from ui.editing.image_rows import ImageRow
 from ui.messages.problems import problem_text
-from ui.pages.images.batch_panel import ReplacePanel, TagsPanel
-from ui.pages.images.caption_panel import CaptionPanel
 from ui.pages.images.filter_bar import FilterBar
 from ui.pages.images.painting import Painting
+from ui.pages.images.panels import Panels
 from ui.pages.images.shown import Shown
 from ui.pages.images.sides import Sides
 from ui.pages.images.thumbnails import Thumbnails
 from ui.pages.images.writing import Writing
 from ui.widgets.button import Button
-from ui.widgets.flow import Flow
 from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
 
 _LEAD = "Captions, tags and masks. Images are never changed."
 _LEAST = 560
 _MODELS = "captioning"  # a page, if there is one
-_TABS = (("caption", "Caption"), ("tags", "Tags"), ("replace", "Find and replace"))
 _SETTING = "data.folder"
-_READING = "The images are still being read."
 
 
 class ImagesPage(View):
@@ -50,12 +43,10 @@ class ImagesPage(View):
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         left = context.widgets.kept.value("images", Shown())
-        self.images, self.indices = left.images, left.indices
+        self.images = left.images
         self._asked: object = None
         self._findings: Sequence[Finding] | None = None
         self._bucket_counts: Sequence[tuple[Bucket, int]] = ()
-        self._is_planning = False
-        self.tab = ""
         widgets, px = context.widgets, context.widgets.px
         self._watch = FolderWatch(widgets.jobs)
         self.query: BackgroundQuery[ImageList] = BackgroundQuery(
@@ -79,27 +70,29 @@ class ImagesPage(View):
         self._place: dict[str, Any] = {"padx": px(28)}
         self._message = widgets.label(self._page, ground="window", wrap=640)
         self._body = widgets.frame(self._page, ground="window")
-        card, inner = widgets.card(self._body)
-        self._grid_card = card
+        grid_card, inner = widgets.card(self._body)
         self.thumbnails = Thumbnails(
             context, inner, chosen=self._chosen, marked=self._enable, opened=self._edit
         )
         self.thumbnails.outer.pack(fill="both", expand=True)
         self.writing.bind_keys(self.thumbnails.grid.canvas)
-        self._make_panels()
-        self.painting = Painting(
+        self.panels = Panels(
             context,
             self._body,
-            self._sides,
             self.thumbnails,
             self.writing,
-            selected=lambda: (self.images, self._current_row),
-            left=self.refresh,
+            filter_by=self.filter_bar.set_tag,
+            open_mask=self._open_mask,
+        )
+        self._sides = Sides(widgets, self._body, grid_card, self.panels.outer)
+        self.painting = Painting(
+            context, self._body, self._sides, self.thumbnails, self.writing, left=self.refresh
         )
         self._page.bind("<Configure>", lambda event: self._arrange(event.width))
-        self.show_tab(left.tab)
-        if self.indices:
-            self._show(self.indices, left.current)
+        self.panels.show_tab(left.tab)
+        if left.indices:
+            self._show(left.indices, left.current)
+            self.thumbnails.mark(left.marks)
         if left.is_mask:
             self._paint()
 
@@ -162,23 +155,13 @@ class ImagesPage(View):
 
     def commit(self) -> None:
         """Save what was typed, before the page or the window is left."""
-        self.caption.save()
+        self.panels.caption.save()
         self.painting.save()
-        shown = (self.images, self.indices, self.thumbnails.current)
-        left = Shown(*shown, self.tab, self.painting.is_shown)
+        shown, tab = self.thumbnails, self.panels.tab
+        left = Shown(
+            shown.images, shown.shown, shown.current, shown.marks, tab, self.painting.is_shown
+        )
         self._context.widgets.kept.keep(self.name, left)
-
-    def show_tab(self, name: str) -> None:
-        """Show the caption of one image, or what changes the captions of many."""
-        if self.tab:
-            self._panel.pack_forget()
-        self.tab = name
-        self._panel.pack(fill="both", expand=True)
-        for other, _ in _TABS:
-            self._buttons[f"images {other}"].set_kind("plain" if other == name else "quiet")
-        if name == "tags":
-            self._count_tags()
-        self._enable()
 
     def _make_head(self) -> dict[str, Button]:
         context, widgets, px = self._context, self._context.widgets, self._context.widgets.px
@@ -213,53 +196,18 @@ class ImagesPage(View):
         else:
             self._tools.pack(side="bottom", anchor="w", pady=(px(8), 0))
 
-    def _make_panels(self) -> None:
-        context, widgets, px = self._context, self._context.widgets, self._context.widgets.px
-        card, inner = widgets.card(self._body)
-        self._sides = Sides(widgets, self._body, self._grid_card, card)
-        line = widgets.frame(inner)
-        line.pack(fill="x", pady=(0, px(8)))
-        flow = Flow(widgets, line)
-        for name, text in _TABS:
-            button = widgets.button(line, text, partial(self.show_tab, name), name=f"images {name}")
-            flow.add(button.widget)
-            self._buttons[f"images {name}"] = button
-        paint = widgets.button(line, "Mask…", self._open_mask, name="paint mask")
-        paint.describe("Paints what of this image is trained")
-        flow.add(paint.widget)
-        self._buttons["paint mask"] = paint
-        self._scope = widgets.label(inner, style="SmallDim", wrap=310)
-        self._side = inner
-        self.caption = CaptionPanel(context, inner, self.writing)
-        self._scope.pack(side="bottom", anchor="w", fill="x", pady=(px(8), 0))
-
-    @cached_property
-    def tags(self) -> TagsPanel:
-        """The table of tags, made when it is first shown."""
-        set_tag = self.filter_bar.set_tag
-        return TagsPanel(self._context, self._side, lambda: self.images, self._plan, set_tag)
-
-    @cached_property
-    def replace(self) -> ReplacePanel:
-        """What finds and replaces, made when it is first shown."""
-        return ReplacePanel(self._context, self._side, self._plan)
-
-    @property
-    def _panel(self) -> tk.Widget:
-        if self.tab == "caption":
-            return self.caption.outer
-        return self.tags.outer if self.tab == "tags" else self.replace.outer
-
     def _take(self, images: ImageList, findings: Sequence[Finding]) -> None:
         """Show another list; the selected image stays if it is in it."""
         is_other = images is not self.images
-        before = self.caption.row  # what the grid shows may be of the list before
         self.images, self._findings = images, findings
         if is_other:
             self._bucket_counts = bucket_counts(images)
         self.filter_bar.offer(choices(findings), images, self._bucket_counts)
-        if is_other:
-            self._filter(before.path if before is not None else None)
+        before = self.thumbnails
+        if is_other and not images.is_complete and images.rows.paths == before.images.rows.paths:
+            self._show(before.shown, None)  # until captions are known, which the filter may ask for
+        elif is_other:
+            self._filter(before.row.path if before.row is not None else None)
 
     def _filter(self, keep: Path | None = None) -> None:
         """Find the images to show, in a thread; the newest question counts."""
@@ -279,34 +227,22 @@ class ImagesPage(View):
 
     def _show(self, indices: Sequence[int], kept: int | None) -> None:
         current = self.thumbnails.current if kept is None else kept
-        self.indices = indices
         self.thumbnails.show(self.images, indices, current)
-        self.caption.show(self.images, self._current_row)
-        if self.tab == "tags":
-            self._count_tags()
+        self.panels.caption.show(self.images, self.thumbnails.row)
+        self.panels.count_tags()
         self._say_count()
         self._enable()
 
     def _say_count(self) -> None:
-        self.filter_bar.say_count(len(self.indices), len(self.images.rows), self.query)
-
-    @property
-    def _current_row(self) -> ImageRow | None:
-        index = self.thumbnails.current
-        return self.images.rows[index] if 0 <= index < len(self.images.rows) else None
-
-    @property
-    def _target(self) -> Sequence[int]:
-        """The images that a batch is about: the marked ones, or all that are shown."""
-        return self.thumbnails.marked or self.indices
+        shown, total = len(self.thumbnails.shown), len(self.images.rows)
+        self.filter_bar.say_count(shown, total, self.query)
 
     def _chosen(self, index: int) -> None:
-        self.caption.show(self.images, self.images.rows[index])
+        self.panels.caption.show(self.images, self.images.rows[index])
         self._enable()
 
     def _edit(self) -> None:
-        self.show_tab("caption")
-        self.caption.box.focus_set()
+        self.panels.edit()
 
     def _open_mask(self) -> None:
         self._paint()
@@ -314,7 +250,7 @@ class ImagesPage(View):
 
     def _paint(self) -> None:
         """Show the mask of the selected image in place of the grid."""
-        if self._current_row is not None:
+        if self.thumbnails.row is not None:
             show(self.filter_bar.outer, False)
             self.painting.show()
 
@@ -323,41 +259,7 @@ class ImagesPage(View):
         buttons["undo saving"].enable("" if steps.undo else "Nothing was saved yet.")
         buttons["undo saving"].describe(f"Takes back: {steps.undo.about}" if steps.undo else "")
         buttons["redo saving"].enable("" if steps.redo else "Nothing was undone.")
-        marked = self.thumbnails.marked
-        some = f"{len(marked):,} marked" if marked else f"all {len(self.indices):,} shown"
-        row = self._current_row
-        buttons["paint mask"].enable("" if row else "Select an image first.")
-        is_batch = self.tab != "caption"
-        noun = "image" if len(self._target) == 1 else "images"
-        self._scope.say(f"Applies to {some} {noun}." if is_batch else "")
-
-    def _count_tags(self) -> None:
-        images, indices = self.images, self._target
-        jobs = self._context.widgets.jobs
-        jobs.run(lambda: tag_counts(images, indices), self.tags.show)
-
-    def _plan(self, edit: Edit, about: str) -> None:
-        """Show what an edit of the chosen images would write, and write it if that is wanted."""
-        if self._is_planning or not self.images.is_complete:
-            self._context.act.show_message(_READING)
-            return
-        self.commit()
-        images, indices = self.images, list(self._target)
-        self._is_planning = True
-
-        def planned(plan: BatchPlan) -> None:
-            self._is_planning = False
-            if ask_batch(self._context, about, plan):
-                self.writing.save_all([each.change for each in plan.changes], about)
-
-        def failed(error: Exception) -> None:
-            self._is_planning = False
-            report_failure(self._context, error)
-
-        read = self.writing.read
-        self._context.widgets.jobs.run(
-            lambda: plan_batch(images, indices, edit, read), planned, failed
-        )
+        self.panels.enable()
 
     def _reread_rows(self, paths: list[Path]) -> None:
         """Read those images anew whose captions or masks may have changed.
@@ -383,12 +285,12 @@ class ImagesPage(View):
         if self._is_filtered_early:
             self._filter()
         self.thumbnails.grid.draw_soon()
-        if self.thumbnails.current in rows and not self.caption.is_changed:
-            self.caption.show(images, self._current_row)
-            self.caption.reload()
+        caption = self.panels.caption
+        if self.thumbnails.current in rows and not caption.is_changed:
+            caption.show(images, self.thumbnails.row)
+            caption.reload()
             self.painting.reload()
-        if self.tab == "tags":
-            self._count_tags()
+        self.panels.count_tags()
 
     def _reread(self) -> None:
         self.commit()

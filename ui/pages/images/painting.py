@@ -5,17 +5,12 @@ from tkinter import ttk
 from typing import TYPE_CHECKING
 
 from ui.context import Context
-from ui.editing.image_list import ImageList
-from ui.editing.image_rows import ImageRow
 from ui.pages.images.sides import Sides
 from ui.pages.images.thumbnails import Thumbnails
 from ui.pages.images.writing import Writing
 
 if TYPE_CHECKING:
     from ui.pages.images.mask_view import MaskView
-
-Selected = Callable[[], tuple[ImageList, ImageRow | None]]
-"""Returns the images, and the selected one."""
 
 
 class Painting:
@@ -32,11 +27,10 @@ class Painting:
         thumbnails: Thumbnails,
         writing: Writing,
         *,
-        selected: Selected,
         left: Callable[[], None],
     ) -> None:
         self._context, self._body, self._sides, self._writing = context, body, sides, writing
-        self._thumbnails, self._selected, self._left = thumbnails, selected, left
+        self._thumbnails, self._left = thumbnails, left
         self.view: MaskView | None = None
 
     @property
@@ -49,7 +43,7 @@ class Painting:
         # Imported late, with Pillow, to keep the first visit of the page fast.
         from ui.pages.images.mask_view import MaskView
 
-        images, row = self._selected()
+        row = self._thumbnails.row
         assert row is not None, "one is selected"
         if self.view is None:
             self.view = MaskView(
@@ -61,7 +55,7 @@ class Painting:
                 leave=self.leave,
             )
         self._sides.replace_by(self.view.outer)
-        self.view.show(images, row)
+        self.view.show(self._thumbnails.images, row)
 
     def take_focus(self) -> bool:
         """Begin in the mask; return whether it is shown."""
@@ -77,9 +71,8 @@ class Painting:
 
     def reload(self) -> None:
         """Show the mask again if its file holds something else now."""
-        images, row = self._selected()
-        if self.view is not None and self.is_shown and row is not None:
-            self.view.reload(images, row)
+        if self.is_shown and self._thumbnails.row is not None:
+            self.show()
 
     def leave(self) -> bool:
         """Go back to the grid; return whether the mask was shown."""
@@ -94,8 +87,6 @@ class Painting:
     def _move(self, by: int) -> None:
         """Go to the next image that is shown, or to the previous one for -1."""
         grid = self._thumbnails.grid
-        if self.view is not None and 0 <= grid.current + by < grid.count:
+        if 0 <= grid.current + by < grid.count:
             self._thumbnails.move(by)
-            images, row = self._selected()
-            assert row is not None, "there is a next one"
-            self.view.show(images, row)
+            self.show()

@@ -1,7 +1,7 @@
 """Grid of all images; only what is visible is drawn and decoded, however many there are."""
 
 import tkinter as tk
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from ui.background.image_cache import load_fitting
@@ -36,7 +36,7 @@ class Thumbnails:
         opened: Callable[[], None],
     ) -> None:
         self._context, self._chosen = context, chosen
-        self._images = ImageList()
+        self.images = ImageList()
         self.shown: Sequence[int] = ()
         widgets = context.widgets
         self.grid = Grid(
@@ -55,9 +55,18 @@ class Thumbnails:
         Tooltip(self.grid.canvas, widgets.theme, self._name_below_pointer)
 
     @property
-    def marked(self) -> list[int]:
-        """Indices of the marked images in the list."""
-        return [self.shown[at] for at in sorted(self._marking.marked)]
+    def marks(self) -> frozenset[int]:
+        """Places of the marked images among those that are shown."""
+        return frozenset(self._marking.marked)
+
+    @property
+    def target(self) -> Sequence[int]:
+        """Indices in the list of the marked images; of all that are shown if none is marked."""
+        return [self.shown[at] for at in sorted(self._marking.marked)] or self.shown
+
+    def mark(self, places: Iterable[int]) -> None:
+        """Mark images by their places among those that are shown, and no others."""
+        self._marking.mark(set(places))
 
     def clear_marks(self) -> bool:
         """Mark no image; return whether any was."""
@@ -66,9 +75,13 @@ class Thumbnails:
         return had_marks
 
     def show(self, images: ImageList, shown: Sequence[int], current: int) -> None:
-        """Show some images of a list, and select one by its index in the list."""
-        self._images, self.shown = images, shown
-        self._marking.marked.clear()
+        """Show some images of a list, and select one by its index in the list.
+
+        Marks stay if the same images are shown as before.
+        """
+        if shown != self.shown or images.rows.paths != self.images.rows.paths:
+            self._marking.marked.clear()
+        self.images, self.shown = images, shown
         at = shown.index(current) if current in shown else (0 if shown else -1)
         self.grid.show(len(shown), at)
 
@@ -77,6 +90,11 @@ class Thumbnails:
         """Index of the selected image in the list; -1 for none."""
         at = self.grid.current
         return self.shown[at] if 0 <= at < len(self.shown) else -1
+
+    @property
+    def row(self) -> ImageRow | None:
+        """The selected image."""
+        return self.images.rows[self.current] if self.current >= 0 else None
 
     def move(self, by: int) -> None:
         """Select a later image, or an earlier one."""
@@ -87,11 +105,11 @@ class Thumbnails:
         at = self.grid.below_pointer
         if not 0 <= at < len(self.shown):
             return ""
-        row = self._images.rows[self.shown[at]]
+        row = self.images.rows[self.shown[at]]
         return f"{row.path}: {row.reason}" if row.reason else str(row.path)
 
     def _paint(self, at: int, box: Box, is_current: bool) -> None:
-        row, px = self._images.rows[self.shown[at]], self._context.widgets.px
+        row, px = self.images.rows[self.shown[at]], self._context.widgets.px
         drawing, side = self.grid.drawing, px(_THUMB)
         path = row.path
         make, key, image = partial(load_fitting, path, side, side), ("whole", path, side), None
@@ -106,7 +124,7 @@ class Thumbnails:
             half = side // 2 + px(1)
             width = px(3) if is_current else px(1)
             drawing.box(x - half, y - half, x + half, y + half, outline="accent", width=width)
-        text, role = _state(row, is_read=self._images.is_complete)
+        text, role = _state(row, is_read=self.images.is_complete)
         drawing.text(x, box.top + px(6) + side, text, role, anchor="n")
 
 
