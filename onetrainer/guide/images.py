@@ -1,12 +1,13 @@
 """What an image folder holds: how many images and captions, and the problems that matter."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.concepts.folder_listing import FolderListing, list_folder
-from onetrainer.dataset.items import DatasetIndex, Item, index_concept
+from onetrainer.dataset.items import DatasetIndex, Item, index_concept, no_images_error
+from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.errors import UserError, some_of
 from onetrainer.guide.prompts import first_captioned
 from onetrainer.images.image_index import recent_facts
@@ -14,6 +15,8 @@ from onetrainer.images.image_index import recent_facts
 FEW = 5
 """Fewer images teach little more than themselves."""
 _SHOWN, _NAMED = 12, 2
+_REPORTS = 50  # while images are decoded
+_THREADS = 2  # that decode them, so that the window keeps the others
 _CHOOSE = "choose a folder of images"
 
 
@@ -23,13 +26,16 @@ class ImageFolder:
 
     Attributes:
         concept: The folder as the settings of a run name it.
-        images: Usable images, or all listed ones until every image is looked at.
-        looked_at: Images that were looked at so far; all of them in the end.
+        images: Usable images as far as is known; all listed ones at first.
+        looked_at: Images whose header and caption were read so far; all of them in the end.
         captions: Images with a caption.
         first: Some of the images, to show.
         captioned: The first images with different captions.
         problem: Why it cannot be trained on, in one sentence; "" if it can.
         warnings: What else matters, a sentence each.
+        is_complete: Whether headers and captions are read; settings can be made then.
+        decoded: Images that were decoded so far, which shows whether training can use them.
+        is_checked: Whether every image is decoded, so that the run counts as many.
     """
 
     concept: ConceptSettings
@@ -41,12 +47,14 @@ class ImageFolder:
     problem: str = ""
     warnings: tuple[str, ...] = ()
     is_complete: bool = False
+    decoded: int = field(default=0, compare=False)
+    is_checked: bool = field(default=False, compare=False)
 
 
 def look_at_images(
     folder: Path, report: Callable[[ImageFolder], None], check: Callable[[], None]
 ) -> ImageFolder:
-    """Look at every image of a folder, in its subfolders if it has none itself.
+    """Read and decode every image of a folder, in its subfolders if it has none itself.
 
     report: Called with what is known so far. check: Called often; what it raises ends the look.
     """
@@ -62,12 +70,36 @@ def look_at_images(
             report(replace(known, looked_at=done))
 
         index = index_concept(concept, headers=recent_facts(), watch=watch)
+        index = _decoded(concept, index, report, check)
     except UserError as error:
         return ImageFolder(concept, problem=f"{error.what}; {_CHOOSE}.", is_complete=True)
     except OSError as error:  # a name that is too long
         problem = f"{folder}: this cannot be read ({error.strerror}); {_CHOOSE}."
         return ImageFolder(concept, problem=problem, is_complete=True)
-    return _known(concept, index)
+    return replace(_known(concept, index), is_checked=True)
+
+
+def _decoded(
+    concept: ConceptSettings,
+    index: DatasetIndex,
+    report: Callable[[ImageFolder], None],
+    check: Callable[[], None],
+) -> DatasetIndex:
+    """Return what of a folder training can use. Raises UserError if it is nothing."""
+    known = _known(concept, index)
+    report(known)
+
+    def progress(done: int, total: int) -> None:
+        check()
+        if done % max(1, total // _REPORTS) == 0:
+            report(replace(known, decoded=done))
+
+    facts = PixelFacts(recent_facts())
+    facts.examine(index.items, progress, threads=_THREADS)
+    sound = facts.apply_to(index, concept)
+    if not sound.items:
+        raise no_images_error(concept.folder, sound.skipped, recursive=concept.recursive)
+    return sound
 
 
 def _listed(concept: ConceptSettings) -> tuple[ConceptSettings, FolderListing]:

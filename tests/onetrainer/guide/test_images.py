@@ -46,11 +46,21 @@ def test_subfolders_are_included_where_the_folder_itself_has_no_images(tmp_path)
 def test_broken_images_are_named_and_left_out(tmp_path):
     write(tmp_path, 6)
     (tmp_path / "3.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    found = look(tmp_path)
-    assert found.images == 5
-    assert len(found.warnings) == 1
-    assert found.warnings[0].startswith("1 image cannot be used: 3.png: ")
-    assert all(path.name != "3.png" for path in found.first)
+    cut, reports = tmp_path / "4.png", []
+    cut.write_bytes(cut.read_bytes()[:-30])  # its header is sound
+    found = look(tmp_path, reports)
+    counts = [(each.images, each.is_complete, each.is_checked) for each in reports]
+    assert counts[:2] == [(6, False, False), (5, True, False)]
+    assert reports[-1].decoded == 5
+    assert (found.images, found.is_checked) == (4, True)
+    assert [warning.partition(":")[0] for warning in found.warnings] == [
+        "2 images cannot be used",
+        "These are few images",
+    ]
+    assert not {"3.png", "4.png"} & {path.name for path in found.first}
+    for index in range(6):
+        (tmp_path / f"{index}.png").write_bytes(cut.read_bytes())
+    assert "none of its 6 images can be used" in look(tmp_path).problem
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

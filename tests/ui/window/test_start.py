@@ -49,7 +49,10 @@ def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_onc
     desk.wait_state(page="start", focus="start images")
     assert "folder of images" in desk.widget("start next")["reason"]
     desk.type(str(images))
-    wait_next(desk)
+    # As the run will count them, which leaves out what cannot be decoded.
+    found = f"{count - 1} images"
+    desk.wait(lambda: desk.widget("start images found")["text"] == found, found)
+    assert cut.name in desk.widget("start images warnings")["text"]
     desk.click("start next")
     desk.wait_state(focus="start model")
     row = desk.widget("answer models")
@@ -66,7 +69,6 @@ def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_onc
     assert prompts == ["mika-k, a paper thing, watercolor", "mika-k, a red paper boat"]
     assert desk.value("model.path") == str(models / "base.safetensors")
     desk.wait(lambda: desk.state["forecast"], "the forecast")
-    # As the run will count them, which leaves out what cannot be decoded.
     counted = f"{count - 1} images in {images}; 1 cannot be used"
     desk.wait(lambda: desk.widget("start value data.folder")["text"] == counted, counted)
     desk.key("ctrl+z")

@@ -1,15 +1,16 @@
 """First step: the folder of images, and what is found in it."""
 
-import threading
 import tkinter as tk
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
 from onetrainer.presets.find import expanded
-from ui.background.background_query import QueryCancelledError
+from ui.background.apart import apart
+from ui.background.background_query import CancelToken, QueryCancelledError
 from ui.context import Context
 from ui.pages.start.choices import LOOKING, Choices
 from ui.pages.start.path_field import PathField
@@ -27,13 +28,13 @@ _CAPTIONS = (
 
 
 class ImagesStep:
-    """Choice of the image folder; every image is looked at in a thread."""
+    """Choice of the image folder; every image is read and decoded in a thread."""
 
     def __init__(self, context: Context, parent: tk.Misc, choices: Choices) -> None:
         self._context = context
         self._choices = choices
-        self._ended = threading.Event()
-        context.widgets.jobs.on_close.append(lambda: self._ended.set())
+        self._token: CancelToken[ImageFolder] = CancelToken(lambda *_: None)
+        context.widgets.jobs.on_close.append(lambda: self._token.cancel())
         widgets, px = context.widgets, context.widgets.px
         self.outer: tk.Widget = widgets.frame(parent)
         lead = (
@@ -94,8 +95,7 @@ class ImagesStep:
 
     def _named(self, text: str) -> None:
         """Look at the images of another folder; a look at an earlier one ends."""
-        self._ended.set()
-        self._ended = ended = threading.Event()
+        self._token.cancel()
         self._choices.images = None
         self._context.act.refresh()
         if not text:
@@ -103,25 +103,19 @@ class ImagesStep:
         jobs = self._context.widgets.jobs
 
         def take(known: "ImageFolder") -> None:
-            if not ended.is_set():
+            if not token.is_cancelled():
                 self._choices.images = known
                 self._context.act.refresh()
-
-        def check() -> None:
-            if ended.is_set():
-                raise QueryCancelledError
-
-        def look() -> "ImageFolder":
-            # Imported late to keep the start of the window fast.
-            from onetrainer.guide.images import look_at_images
-
-            return look_at_images(_path(text), lambda known: jobs.post(partial(take, known)), check)
 
         def failed(error: Exception) -> None:
             if not isinstance(error, QueryCancelledError):
                 raise error
 
-        jobs.run(look, take, failed)
+        token: CancelToken[ImageFolder] = CancelToken(
+            lambda *_: None, lambda known: jobs.post(partial(take, known))
+        )
+        self._token = token
+        jobs.run(lambda: _look(_path(text), token), take, failed)
 
     def _draw(self) -> None:
         drawing, widgets = self._drawing, self._context.widgets
@@ -132,6 +126,23 @@ class ImagesStep:
         for index, path in enumerate(images.first[:fitting] if images else ()):
             image = self._context.images.get(path, side, side, self._draw)
             drawing.image((path, side), image, (side + gap) * index + side // 2, side // 2, side)
+
+
+def _look(folder: Path, token: CancelToken["ImageFolder"]) -> "ImageFolder":
+    """Look at the images of a folder, apart from the window if they are very many."""
+    from onetrainer.presets.presets import resolve
+
+    # Whether there are many is counted in the subfolders, too, as these may be looked at.
+    data = {"folder": str(folder), "include_subfolders": True}
+    return apart(look)(resolve({"data": data}, source=""), token)
+
+
+def look(config: TrainConfig, token: CancelToken["ImageFolder"]) -> "ImageFolder":
+    """Look at the images of a config's folder, in this process."""
+    # Imported late to keep the start of the window fast.
+    from onetrainer.guide.images import look_at_images
+
+    return look_at_images(Path(config.data.folder), token.answer, token.raise_if_cancelled)
 
 
 def _path(text: str) -> Path:
@@ -147,6 +158,8 @@ def _found_text(images: "ImageFolder") -> str:
         text += " in its subfolders"
     if not images.is_complete:
         return f"{text}, looked at {images.looked_at:,} …"
+    if not images.is_checked:
+        return f"{text}, {images.decoded:,} of them checked so far …"
     return text
 
 
