@@ -37,7 +37,7 @@ class _Browser:
         self._folder = Path.home()
         self._entries: dict[str, FolderEntry] = {}
         self._facts = EntryFacts(())
-        self._described = Path()
+        self._described: Path | None = None
         self._result = ""
         widgets = context.widgets
         self._path = tk.StringVar(self._dialog.window)
@@ -112,7 +112,7 @@ class _Browser:
         try:
             entries = list_entries(folder, patterns)
         except OSError as error:
-            self._text.say(f"{folder.name}: {error.strerror}", "Small")
+            self._refuse(f"{folder.name}: {error.strerror}")
             return
         self._folder = folder
         self._path.set(str(folder))
@@ -164,8 +164,13 @@ class _Browser:
         elif path.exists():
             self._answer(path)
         else:
-            self._text.say(f"{path}: there is no such file or folder", "Small")
+            self._refuse(f"{path}: there is no such file or folder")
         return "break"
+
+    def _refuse(self, why: str) -> None:
+        """Say why, in the place of a description, also of one that is still to come."""
+        self._described = None
+        self._text.say(why, "Small")
 
     def _answer(self, path: Path) -> None:
         self._result = str(path)

@@ -109,6 +109,27 @@ def test_a_canceled_browser_answers_nothing(files, root, tmp_path):
     assert files.window_state.folders == []
 
 
+def test_why_a_path_is_refused_stays_when_the_description_of_the_folder_comes_later(
+    files, root, jobs, tmp_path
+):
+    said = []
+
+    def answer():
+        path, facts = (files.widgets.named[f"answer {name}"] for name in ("path", "facts"))
+        path.focus_force()
+        pump_until(root, lambda: path.focus_get() is path)
+        path.insert("end", "/nowhere")
+        path.event_generate("<Return>")
+        said.append(facts.cget("text"))
+        pump_until(root, jobs.deliver)  # the description
+        said.append(facts.cget("text"))
+        press(files, "Escape")
+
+    once_asked(root, answer)
+    choose_path(files, "folder", str(tmp_path))
+    assert said == [f"{tmp_path}/nowhere: there is no such file or folder"] * 2
+
+
 def test_entries_say_what_they_are(tmp_path):
     """Folders first; pictures are shown, folders are counted, models are recognized."""
     (tmp_path / "B images").mkdir()
