@@ -15,8 +15,9 @@ import pytest
 from onetrainer import ROOT
 from onetrainer.run.client import WORKER
 from tests.forked import Forked
-from tests.ui.desk import SHORT_WAITS, Desk, pump_until
+from tests.ui.desk import SHORT_WAITS, Desk
 from tests.ui.project import write_project
+from tests.ui.pumping import pump_until
 from tests.ui.window_server import end_all, serve_workers
 from tests.ui.xscreen import DEADLINE, screen
 from ui.background.collection import collect_in_this_thread

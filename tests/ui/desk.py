@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-import tkinter as tk
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,6 @@ from PIL import ImageGrab
 from onetrainer import ROOT
 from tests.ui.window_server import Served
 from tests.ui.xscreen import DEADLINE, Hands
-from ui.background.threads import Jobs
 
 SHORT_WAITS = {
     "ui.app._SAVE_AFTER_MS": 100,
@@ -33,44 +31,6 @@ SHORT_WAITS = {
     "ui.background.pump._TICKS_PER_SECOND": 100,
 }
 """For a window that nobody uses as slowly as a person does, and the same on every desktop."""
-
-
-def pump_until(root: tk.Tk, condition: Callable[[], object]) -> None:
-    """Lets a window of this process go on until something is true of it."""
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < end, "it did not come true"
-        root.update()
-        time.sleep(0.001)
-
-
-def deliver_until(jobs: Jobs, condition: Callable[[], object]) -> None:
-    """Hands over what threads have found, without a window, until something is true."""
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < end, "it did not come true"
-        jobs.deliver()
-        time.sleep(0.001)
-
-
-def resize(root: tk.Tk, width: int, height: int) -> None:
-    """Gives a window of this process a size, which the window manager has to agree to."""
-    root.geometry(f"{width}x{height}")
-    pump_until(root, lambda: (root.winfo_width(), root.winfo_height()) == (width, height))
-
-
-def once_asked(root: tk.Tk, do: Callable[[], object]) -> None:
-    """Does something as soon as a new dialog is on the screen and has the pointer."""
-    before = root.tk.call("grab", "current", root)
-
-    def poll() -> None:
-        grab = root.tk.call("grab", "current", root)
-        if grab and grab != before and root.tk.call("winfo", "viewable", grab):
-            do()
-        else:
-            root.after(10, poll)
-
-    root.after(10, poll)
 
 
 class GoneError(AssertionError):
@@ -97,7 +57,6 @@ class Desk:
         constants: of the program, by module and name, and what they are in this window.
         """
         self.home = home
-        self.is_real = not worker
         self.environment = {
             **os.environ,
             "DISPLAY": display,
@@ -110,7 +69,6 @@ class Desk:
         ours, theirs = socket.socketpair()
         ours.settimeout(DEADLINE)
         os.set_inheritable(theirs.fileno(), True)
-        self.started = time.monotonic()
         self.process = self._start(theirs, [worker, *arguments], server, workers or server)
         theirs.close()
         self._channel = ours.makefile("rw", encoding="utf-8", newline="\n")
@@ -157,7 +115,9 @@ class Desk:
         if not line:
             ended = self.process.wait(DEADLINE)
             raise GoneError(f"the window is gone ({ended}): {self.errors()}")
-        return json.loads(line)
+        answer = json.loads(line)
+        assert "raised" not in answer, answer["raised"]
+        return answer
 
     @property
     def state(self) -> dict[str, Any]:
@@ -199,14 +159,27 @@ class Desk:
         return self.ask("widget", name=name)
 
     def click(self, name: str) -> None:
-        def can_be_clicked() -> bool:
-            widget = self.widget(name)
-            return bool(widget.get("shown") and widget["enabled"])
-
-        self.wait(can_be_clicked, f"{name} on the screen and enabled")
-        place = self._scroll_to(name)
+        place = self.place(name)
         x = place["x"] + min(place["width"] // 2, 60)
         self.click_at(x, place["y"] + place["height"] // 2)
+
+    def place(self, name: str) -> dict[str, Any]:
+        """A control once it can be used, is in sight, and stays where it is."""
+        sides = ("x", "y", "width", "height")
+        found: dict[str, Any] = {}
+
+        def is_still() -> bool:
+            nonlocal found
+            found = self._scroll_to(name)
+            again = self.widget(name)
+            return all(found[side] == again.get(side) for side in sides)
+
+        def can_be_used() -> bool:
+            widget = self.widget(name)
+            return bool(widget.get("shown") and widget["enabled"] and widget["has_keyboard"])
+
+        self.wait(lambda: can_be_used() and is_still(), f"{name} on the screen, enabled and still")
+        return found
 
     def _scroll_to(self, name: str) -> dict[str, Any]:
         """Turns the wheel until a control lies between header and status line."""
@@ -229,15 +202,15 @@ class Desk:
             place["y"] + place["height"] > top + height - 40 or place["y"] < top + 50
         )
 
-    def click_at(self, x: int, y: int) -> None:
+    def click_at(self, x: int, y: int, times: int = 1) -> None:
         self._hands.point(x - 3, y)
         self._hands.point(x, y)
-        self._hands.click()
+        self._hands.click(times=times)
         self._settle()
 
     def click_and_type(self, name: str, text: str) -> None:
         """Types at once after a click, before the window has taken it in."""
-        place = self._scroll_to(name)
+        place = self.place(name)
         self._hands.point(place["x"] + 10, place["y"] + 10)
         self._hands.click()
         self._hands.type(text)
@@ -246,8 +219,9 @@ class Desk:
     def drag(
         self, start: tuple[int, int], end: tuple[int, int], until: Callable[[], object]
     ) -> None:
-        """Drags by the first button, to and fro at the end, until something is true."""
+        """Drags by the first button, to and fro at the end, until something becomes true."""
         self._hands.point(*start)
+        assert not until(), "a drag has nothing to wait for"
         self._hands.hold_button(is_down=True)
         (x, y), places = end, itertools.count()
 
@@ -297,14 +271,15 @@ class Desk:
         self.type(text)
 
     def page(self, name: str) -> None:
+        self.wait_state(resizing=False)  # the list of pages may be folded then
         if self.widget("pages")["shown"]:  # of a small window, whose list of pages is folded
             self.click("pages")
         self.click(f"page {name}")
         self.wait_state(page=name)
 
     def rest(self, turns: int = 20) -> None:
-        """Lets the window come to rest, and the threads that decode images."""
-        self.wait(lambda: not self.state["undecoded"], "the pictures")
+        """Lets the window come to rest, and the threads that work for it."""
+        self.wait(lambda: not self.state["work"], "the threads")
         end = self.state["turns"] + turns
         self.wait(lambda: self.state["turns"] >= end, "some turns")
 
@@ -372,7 +347,6 @@ class Desk:
         while time.monotonic() < end:
             found = self._xdotool("search", "--onlyvisible", "--name", "OneTrainer$").split()
             if found:
-                self.shown_after = time.monotonic() - self.started
                 self._xdotool("windowactivate", "--sync", found[-1])
                 return found[-1]
             time.sleep(0.01)

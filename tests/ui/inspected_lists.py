@@ -51,6 +51,7 @@ def _monitor(page: MonitorPage) -> dict[str, object]:
         "titles": charts.titles,
         "values": charts.values,
         "span": charts.look.span,
+        "is_dragging": bool(charts.canvas.find_withtag("drag")),
         "frames": [
             (p.frame.left, p.frame.top, p.frame.right, p.frame.bottom) for p in charts._panels
         ],

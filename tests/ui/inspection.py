@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 import tkinter as tk
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from tkinter import ttk
@@ -15,9 +16,9 @@ from typing import Any
 
 from onetrainer.run.user_folder import user_folder
 from tests.ui.inspected_lists import contents, lists
+from tests.ui.inspected_work import Timing, Work
 from ui.app import App
 from ui.background.dataset_preview import format_bucket
-from ui.background.pump import Pump
 from ui.forms.amount import AmountEditor
 from ui.forms.editors import EntryEditor
 from ui.model.preset_origin import PresetOrigin
@@ -37,39 +38,19 @@ Answer = dict[str, object]
 _MOST_BYTES = 65536
 
 
-class Timing:
-    """How late the ticks of a window come at most, and how much time they compute."""
-
-    def __init__(self, pump: Pump) -> None:
-        self._schedule, self._tick = pump._schedule, pump._tick
-        pump._schedule, pump._tick = self.schedule, self.tick
-        self._due = math.inf
-        self.forget()
-
-    def forget(self) -> Answer:
-        self.gap_ms = self.tick_ms = 0.0
-        return {}
-
-    def schedule(self, delay: int) -> None:
-        self._due = time.monotonic() + delay / 1000
-        self._schedule(delay)
-
-    def tick(self) -> None:
-        self.gap_ms = max(self.gap_ms, (time.monotonic() - self._due) * 1000)
-        began = time.thread_time()
-        try:
-            self._tick()
-        finally:
-            self.tick_ms = max(self.tick_ms, (time.thread_time() - began) * 1000)
-
-
 def inspect_through(app: App, descriptor: int) -> None:
     """Answers each line of JSON that comes in on a socket with one line."""
     channel = socket.socket(fileno=descriptor)
-    timing = Timing(app.pump)
+    timing, work = Timing(app.pump), Work(app.jobs)
 
     def handle(line: str) -> None:
-        answer = _answer(app, timing, json.loads(line))
+        # What Tk does when it is idle, such as placing and drawing, a busy machine does late.
+        app.root.update_idletasks()
+        app.root.winfo_pointerxy()  # what was drawn has reached the screen
+        try:
+            answer = _answer(app, timing, work, json.loads(line))
+        except Exception:  # noqa: BLE001 - whoever asked hears of it, and need not wait
+            answer = {"raised": traceback.format_exc()}
         channel.sendall((json.dumps(answer, default=str) + "\n").encode())
 
     def readable(_: object, __: int) -> None:
@@ -86,9 +67,9 @@ def inspect_through(app: App, descriptor: int) -> None:
     app.root.tk.createfilehandler(channel, tk.READABLE, readable)
 
 
-def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
+def _answer(app: App, timing: Timing, work: Work, question: dict[str, str]) -> Answer:
     questions: dict[str, Callable[[], Answer]] = {
-        "state": lambda: _state(app, timing),
+        "state": lambda: _state(app, timing) | {"work": work.going_on(app.context.images)},
         "widget": lambda: _widget(app, question["name"]),
         "names": lambda: {"names": sorted(app.widgets.named)},
         "widgets": lambda: {name: _widget(app, name) for name in app.widgets.named},
@@ -107,8 +88,6 @@ def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
         "forget gaps": timing.forget,
         "forget errors": lambda: _forget_errors(app),
     }
-    if question["ask"].startswith("widget"):
-        app.root.update_idletasks()
     return questions[question["ask"]]()
 
 
@@ -165,7 +144,6 @@ def _state(app: App, timing: Timing) -> Answer:
         "gap_ms": timing.gap_ms,
         "turn_ms": timing.tick_ms,
         "turns": app.pump.ticks,
-        "undecoded": len(app.context.images._waiting),
         "mode": app.widgets.theme.mode,
         "scale": app.widgets.theme.scale,
         "resizing": app._is_resizing,
@@ -282,6 +260,8 @@ def _widget(app: App, name: str) -> Answer:
         "wanted_width": widget.winfo_reqwidth(),
         "on_page": _holds(app.shell.stage.outer, widget),
         "enabled": button.is_enabled if button else True,
+        # A dialog that has it is where it stays: the window manager may move it until then.
+        "has_keyboard": _holds(widget.winfo_toplevel(), focused(app.root) or app.root),
         "reason": button.reason if button else "",
         "kind": button._kind if button else "",
         "text": str(widget.cget("text")) if has_text else contents(widget),

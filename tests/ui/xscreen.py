@@ -100,8 +100,9 @@ class Hands:
         self._test.XTestFakeMotionEvent(self._server, -1, x, y, ctypes.c_ulong(0))
         self._wait()
 
-    def click(self, button: int = 1) -> None:
-        for is_down in (True, False):
+    def click(self, button: int = 1, times: int = 1) -> None:
+        """times: 2 for a double click, however slow the machine: the server notes when."""
+        for is_down in (True, False) * times:
             self._test.XTestFakeButtonEvent(self._server, button, is_down, ctypes.c_ulong(0))
         self._wait()
 

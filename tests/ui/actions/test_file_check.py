@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from onetrainer.errors import Fix
-from tests.ui.desk import deliver_until
 from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, errors_of, write_model
+from tests.ui.pumping import deliver_until
 from tests.ui.xscreen import DEADLINE
 from ui.actions import file_check
 from ui.actions.file_check import CHECK_AFTER_MS, FileCheck

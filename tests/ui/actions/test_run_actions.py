@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from onetrainer.queue.queue import Queue
-from tests.ui.desk import deliver_until
+from tests.ui.pumping import deliver_until
 from ui.actions import run_actions
 from ui.actions.run_actions import RunActions
 from ui.background.current_preview import CurrentPreview

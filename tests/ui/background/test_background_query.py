@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from onetrainer.errors import UserError
-from tests.ui.desk import deliver_until
+from tests.ui.pumping import deliver_until
 from tests.ui.xscreen import DEADLINE
 from ui.background.background_query import BackgroundQuery
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.ui.desk import deliver_until
 from tests.ui.fake_paint import paint
+from tests.ui.pumping import deliver_until
 from ui.background.current_preview import CurrentPreview
 from ui.background.folder_times import FolderWatch, folder_times
 

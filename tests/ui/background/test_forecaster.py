@@ -6,7 +6,7 @@ from threading import Event, Thread
 import pytest
 
 from onetrainer.run.events import Failed, Finished, Forecast, Phase, Stopped
-from tests.ui.desk import deliver_until
+from tests.ui.pumping import deliver_until
 from tests.ui.xscreen import DEADLINE
 from ui.background.forecaster import make_forecasts
 

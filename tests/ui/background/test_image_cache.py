@@ -6,7 +6,7 @@ import threading
 
 from PIL import Image
 
-from tests.ui.desk import deliver_until
+from tests.ui.pumping import deliver_until
 from ui.background import image_cache
 from ui.background.image_cache import ImageCache, load_whole
 

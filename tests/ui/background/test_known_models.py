@@ -1,7 +1,7 @@
 """The list of base models: used before, in named folders, or published."""
 
-from tests.ui.desk import deliver_until
 from tests.ui.project import write_model
+from tests.ui.pumping import deliver_until
 from ui.background.known_models import KnownModels
 from ui.model.window_state import WindowState
 

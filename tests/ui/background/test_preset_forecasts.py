@@ -6,7 +6,7 @@ from onetrainer.presets.find import locate
 from onetrainer.presets.forecasts import known_forecasts
 from onetrainer.run.events import Failed, Finished, Forecast
 from tests.ui.background.test_forecaster import FakeWork
-from tests.ui.desk import deliver_until
+from tests.ui.pumping import deliver_until
 from ui.background.preset_forecasts import PresetForecasts
 
 SMALL = Forecast({"training": {"unet": 5}}, "training", 5, 9, time={"seconds": 2.5}, device="card")

@@ -1,6 +1,6 @@
 """The timer that delivers what threads have found, and the news of a run."""
 
-from tests.ui.desk import pump_until
+from tests.ui.pumping import pump_until
 from ui.background.pump import Pump
 from ui.background.session import Session
 

@@ -3,7 +3,7 @@
 import threading
 from functools import partial
 
-from tests.ui.desk import deliver_until
+from tests.ui.pumping import deliver_until
 from ui.background.threads import Jobs, OneAtATime
 
 

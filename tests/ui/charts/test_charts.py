@@ -3,7 +3,7 @@
 import pytest
 
 from onetrainer.run.events import Validated
-from tests.ui.desk import resize
+from tests.ui.pumping import resize
 from ui.charts.bar_table import BarRow, BarTable
 from ui.charts.run_charts import LossChart
 from ui.charts.stacked_bar import StackedBar

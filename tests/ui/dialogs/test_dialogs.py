@@ -5,7 +5,7 @@ import tkinter as tk
 import pytest
 
 from onetrainer.errors import Fix, Problem, UserError
-from tests.ui.desk import once_asked, pump_until
+from tests.ui.pumping import once_asked, pump_until
 from ui.dialogs.dialogs import Choice, Dialog, report_failure, show_problems
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from PIL import Image
 
-from tests.ui.desk import once_asked, pump_until
+from tests.ui.pumping import once_asked, pump_until
 from ui.background.image_cache import ImageCache
 from ui.dialogs.file_dialogs import choose_path
 from ui.model.folder_entries import describe_entry, list_entries

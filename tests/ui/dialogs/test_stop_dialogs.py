@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from onetrainer.run.run_folder import create_run
-from tests.ui.desk import once_asked
+from tests.ui.pumping import once_asked
 from ui.actions.closing import Closing
 from ui.dialogs import stop_dialogs
 from ui.dialogs.stop_dialogs import ask_before_discard, ask_to_end

@@ -4,7 +4,7 @@ import pytest
 
 from onetrainer.run.run_folder import create_run
 from onetrainer.support.findings import Finding, problem
-from tests.ui.desk import deliver_until, once_asked
+from tests.ui.pumping import deliver_until, once_asked
 from ui.actions.support_actions import SupportActions
 
 FOUND = [Finding("python", "3.11"), problem("gpu", "hidden", "Show it.")]

@@ -8,7 +8,7 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import Reward
 from onetrainer.config.train import TrainConfig
 from onetrainer.trust import trusted_files
-from tests.ui.desk import once_asked
+from tests.ui.pumping import once_asked
 from ui.dialogs.trust_dialog import confirm_functions, untrusted_functions
 
 CODE = "import math\n\n\ndef mine(pictures, prompts):\n    return [0.0] * len(prompts)\n"

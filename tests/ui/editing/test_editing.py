@@ -15,7 +15,7 @@ from onetrainer.edits.saving import Change
 from onetrainer.errors import UserError
 from onetrainer.images.findings import Finding
 from tests.onetrainer.dataset.test_item_table import many
-from tests.ui.desk import deliver_until
+from tests.ui.pumping import deliver_until
 from ui.background.background_query import CancelToken
 from ui.background.threads import Jobs
 from ui.editing.caption_batch import differences, plan_batch

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from onetrainer.config.data.concept import Concept
-from tests.ui.desk import pump_until
+from tests.ui.pumping import pump_until
 from ui.background.threads import Jobs
 from ui.forms.form import Form
 from ui.forms.row import FormContext

@@ -5,7 +5,7 @@ import os
 import pytest
 from PIL import ImageColor, ImageGrab
 
-from tests.ui.desk import pump_until, resize
+from tests.ui.pumping import pump_until, resize
 from ui.theme.palette import PALETTES
 from ui.theme.rounded import ButtonKind
 from ui.widgets.slider import Slider

@@ -7,7 +7,7 @@ import sys
 import numpy
 from PIL import Image
 
-from tests.ui.desk import pump_until
+from tests.ui.pumping import pump_until
 from ui.widgets.clipboard import _command, _has_run, copy_png
 
 READER = """

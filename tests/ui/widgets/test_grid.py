@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.ui.desk import resize
+from tests.ui.pumping import resize
 from ui.widgets.grid import Grid
 from ui.widgets.marking import Marking
 

@@ -2,7 +2,7 @@
 
 from PIL import Image
 
-from tests.ui.desk import pump_until, resize
+from tests.ui.pumping import pump_until, resize
 from ui.background.image_cache import ImageCache
 from ui.widgets.image_stage import ImageStage, Staged
 from ui.widgets.image_table import Cell, Head, ImageTable, TableLook

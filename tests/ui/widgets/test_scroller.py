@@ -5,7 +5,7 @@ from tkinter import ttk
 
 import pytest
 
-from tests.ui.desk import resize
+from tests.ui.pumping import resize
 from ui.widgets.scroller import Scroller
 
 

@@ -4,7 +4,7 @@ import tkinter as tk
 
 import pytest
 
-from tests.ui.desk import pump_until, resize
+from tests.ui.pumping import pump_until, resize
 from ui.forms.editors import add_help_tooltip
 from ui.model.form_fields import find_setting
 from ui.widgets import tooltip

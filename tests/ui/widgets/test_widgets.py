@@ -10,8 +10,8 @@ from PIL import Image
 from onetrainer.config.data.concept import Concept
 from onetrainer.errors import Fix, Offer, Problem, warning
 from onetrainer.images import decoding
-from tests.ui.desk import resize
 from tests.ui.project import SDXL_PARTS, errors_of, write_model
+from tests.ui.pumping import resize
 from tests.ui.theme.contrast import contrast
 from tests.ui.xscreen import DEADLINE
 from ui.background.image_cache import load_fitting

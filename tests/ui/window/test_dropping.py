@@ -128,13 +128,12 @@ def test_a_sample_is_dragged_into_another_program_and_never_on_its_own_window(op
     desk.click("start")
     desk.wait_state(status="finished")
     desk.page("samples")
-    place = desk.widget("gallery")
+    place = desk.place("gallery")
     start = place["x"] + place["width"] - 40, place["y"] + 80
     command = [sys.executable, "-m", "tests.ui.drop_box"]
     how = {"cwd": ROOT, "env": desk.environment, "text": True, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, **how) as box:
         assert box.stdout.readline() == "ready\n"
-        desk._hands.point(*start)
         desk.drag(start, (500, 400), lambda: desk.state["is_dragging"])
         assert not desk.widget("drop highlight").get("shown")
         turns = itertools.count()

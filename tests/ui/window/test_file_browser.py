@@ -31,10 +31,9 @@ def wait_value(desk, path, chosen):
 
 
 def click_row(desk, table, row, times=1):
-    place = desk.widget(table)
+    place = desk.place(table)
     y = place["y"] + HEADING + ROW * rows(desk, table).index(row) + ROW // 2
-    for _ in range(times):
-        desk.click_at(place["x"] + 40, y)
+    desk.click_at(place["x"] + 40, y, times)
 
 
 def test_images_and_a_model_are_chosen_by_the_pointer(desk, files):

@@ -54,7 +54,7 @@ def test_space_compares_wherever_the_keyboard_was_before(desk):
     assert desk.value("training.steps") == 60
     desk.key("ctrl+f", "Escape")
     desk.click("search")
-    place = desk.widget("gallery")
+    place = desk.place("gallery")
     desk.click_at(place["x"] + place["width"] - 60, place["y"] + 70)
     desk.wait_state(focus="timeline")
     compare()

@@ -24,7 +24,7 @@ def wait_names(desk, *names):
 
 def choose(desk, *numbers):
     """Clicks on rows, from 1, with Control from the second on."""
-    place = desk.widget("runs table")
+    place = desk.place("runs table")
     for index, number in enumerate(numbers):
         if index:
             desk.hold("Control_L")

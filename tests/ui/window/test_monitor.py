@@ -10,7 +10,7 @@ def monitor(desk):
 def place_of(desk, chart, fraction):
     """A point of a chart on the screen, at a fraction of its width."""
     left, top, right, bottom = monitor(desk)["frames"][chart]
-    canvas = desk.widget("charts")
+    canvas = desk.place("charts")
     x = canvas["x"] + left + fraction * (right - left)
     return round(x), round(canvas["y"] + (top + bottom) / 2)
 
@@ -25,8 +25,7 @@ def test_a_run_is_watched_in_charts_that_are_zoomed_read_enlarged_and_saved(desk
     desk.click_at(*place_of(desk, 0, 0.5))
     assert monitor(desk)["values"][-1] == "250 W"
     start, end = place_of(desk, 0, 0.25), place_of(desk, 0, 0.5)
-    desk._hands.point(*start)
-    desk.drag(start, end, lambda: True)
+    desk.drag(start, end, lambda: monitor(desk)["is_dragging"])
     desk.let_go()
     desk.wait(lambda: monitor(desk)["span"], "the zoom")
     first, last = monitor(desk)["span"]

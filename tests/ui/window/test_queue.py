@@ -18,7 +18,7 @@ def wait_rows(desk: Desk, *wanted: str) -> None:
 
 
 def choose(desk: Desk, number: int) -> None:
-    place = desk.widget("queue table")
+    place = desk.place("queue table")
     desk.click_at(place["x"] + 80, place["y"] + 15 + 30 * number)
 
 

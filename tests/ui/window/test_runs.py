@@ -46,7 +46,7 @@ def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     desk.click("timeline")
     desk.key("Home", "Right", "Right", "Down")
     assert desk.state["sample_place"] == [1, 20]
-    place = desk.widget("timeline")
+    place = desk.place("timeline")
     desk.click_at(place["x"] + place["width"] - 17, place["y"] + 15)
     assert desk.state["sample_place"] == [1, 60]
     desk.key("s")
@@ -59,7 +59,7 @@ def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     desk.wait(grid.exists, "the grid")
     desk.page("runs")
     desk.wait(lambda: len(desk.state["runs"]["names"]) == 1, "the run in the table")
-    place = desk.widget("runs table")
+    place = desk.place("runs table")
     desk.click_at(place["x"] + 80, place["y"] + 45)
     desk.wait(lambda: desk.widget("show run")["enabled"], "the run is chosen")
     desk.click("show run")
@@ -323,7 +323,7 @@ def test_a_double_click_does_not_press_what_came_in_its_place_and_a_hanging_run_
     wait_for_steps(desk)
     pause(desk)
     desk.wait(lambda: desk.widget("resume")["enabled"], "the offer to resume")
-    place = desk.widget("resume")
+    place = desk.place("resume")
     desk.ask("mode", mode="hang")
     desk.ask("ignore clicks")  # until further notice: a busy machine takes long between the two
     point = place["x"] + place["width"] - 15, place["y"] + 10

@@ -96,8 +96,9 @@ def test_a_model_of_another_family_is_put_right_by_its_button_and_the_keyboard(d
 
 def test_another_optimizer_is_chosen_by_mouse_and_taken_back(desk):
     desk.page("training")
-    place = desk.widget("optimizer.kind")
+    place = desk.place("optimizer.kind")
     desk.click("optimizer.kind")
+    desk.wait(lambda: desk.state["focus"] == "None", "the list")
     line = (place["height"] - 8) * 2  # past the box, into the list's second line
     desk.click_at(place["x"] + 40, place["y"] + place["height"] + line)
     desk.wait_state(focus="optimizer.kind", changed=["optimizer.kind"])
@@ -294,7 +295,7 @@ def test_the_objective_goes_along_with_the_method_and_a_message_says_so(desk):
 
 def test_the_wheel_changes_no_value(desk):
     desk.page("training")
-    place = desk.widget("schedule.kind")
+    place = desk.place("schedule.kind")
     for button in ("4", "5", "5"):
         desk.wheel(place["x"] + 20, place["y"] + 10, button)
     assert desk.value("schedule.kind") == "constant"

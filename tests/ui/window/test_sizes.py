@@ -25,6 +25,7 @@ def test_every_page_of_a_small_window_is_reached_by_its_list_and_has_all_in_its_
         desk.click(f"page {name}")
         desk.wait_state(page=name)
         desk.wait(lambda: not desk.widget("page data")["shown"], "the page alone")
+        desk.rest(4)
         assert beyond_the_edge(desk) == [], name
 
 

@@ -55,8 +55,8 @@ def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_onc
     assert cut.name in desk.widget("start images warnings")["text"]
     desk.click("start next")
     desk.wait_state(focus="start model")
-    row = desk.widget("answer models")
     desk.wait(lambda: len(desk.ask("models")["models"]) == 2, "the models")
+    row = desk.place("answer models")
     desk.click_at(row["x"] + 60, row["y"] + 45)
     wait_next(desk)
     desk.click("start next")
@@ -136,6 +136,7 @@ def test_what_cannot_be_trained_is_said_in_a_sentence_and_next_says_why(open_des
     desk.replace("start model", "someone/a-model")
     desk.wait(lambda: "family" in desk.widget("start next")["reason"], "the question")
     desk.click("start family")
+    desk.wait(lambda: desk.state["focus"] == "None", "the list")
     desk.key("Down", "Return")
     wait_next(desk)
 

@@ -142,14 +142,12 @@ def test_closing_loses_no_change_nor_place_and_a_preset_at_the_start_says_what_i
     desk.replace("training.steps", "77")
     close(desk)
     again = open_desk()
-    again.rest(4)
+    again.wait_state(changed=["training.steps"], place=place)
     assert again.value("training.steps") == 77
-    assert (again.state["changed"], again.state["place"]) == (["training.steps"], place)
     close(again)
     named = open_desk("sdxl/lora")
     named.wait(lambda: "your change was replaced" in named.state["message"], "the message")
-    named.rest(4)
-    assert named.state["place"] == place
+    named.wait_state(place=place)
     named.key("ctrl+z")
     named.wait_state(preset="paper", changed=["training.steps"])
 

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from onetrainer.edits.saving import read_content
-from tests.ui.desk import deliver_until
+from tests.ui.pumping import deliver_until
 from ui.background.background_query import CancelToken
 from ui.editing.image_list import read_images
 from ui.pages.images.caption_panel import CaptionPanel

@@ -6,8 +6,8 @@ import pytest
 
 from onetrainer.checks.image_check import CheckResult
 from onetrainer.images.findings import Finding
-from tests.ui.desk import pump_until, resize
 from tests.ui.fake_paint import paint
+from tests.ui.pumping import pump_until, resize
 from ui.background.current_preview import CurrentPreview
 from ui.background.dataset_preview import compute_preview
 from ui.background.image_cache import ImageCache

@@ -8,7 +8,7 @@ import pytest
 
 from onetrainer.run.events import Evaluated, Finished, Phase, Progress, Rewarded, Started
 from onetrainer.run.run_folder import create_run
-from tests.ui.desk import resize
+from tests.ui.pumping import resize
 from ui.background.image_cache import ImageCache
 from ui.background.session import Session
 from ui.charts.run_charts import RewardChart

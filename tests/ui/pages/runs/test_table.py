@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from onetrainer.run.run_folder import create_run
-from tests.ui.desk import pump_until, resize
+from tests.ui.pumping import pump_until, resize
 from ui.background.image_cache import ImageCache
 from ui.messages.run_rows import list_runs
 from ui.pages.runs.table import RunTable
