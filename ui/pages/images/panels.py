@@ -4,6 +4,8 @@ import tkinter as tk
 from collections.abc import Callable
 from functools import cached_property, partial
 
+from onetrainer.captions.tag_counts import TagCounts
+from ui.background.threads import OneAtATime
 from ui.context import Context
 from ui.dialogs.dialogs import report_failure
 from ui.dialogs.edit_dialogs import ask_batch
@@ -42,6 +44,9 @@ class Panels:
     ) -> None:
         self._context, self._thumbnails, self._writing = context, thumbnails, writing
         self._filter_by = filter_by
+        self._counts: OneAtATime[TagCounts] = OneAtATime(
+            context.widgets.jobs, lambda counts: self.tags.show(counts)
+        )
         self._is_planning = False
         self.tab = ""
         widgets, px = context.widgets, context.widgets.px
@@ -107,8 +112,7 @@ class Panels:
         """Count the tags of what a batch is about, if their table is shown."""
         if self.tab == "tags":
             images, indices = self._thumbnails.images, self._thumbnails.target
-            jobs = self._context.widgets.jobs
-            jobs.run(lambda: tag_counts(images, indices), self.tags.show)
+            self._counts.ask(lambda: tag_counts(images, indices))
 
     @property
     def _panel(self) -> tk.Widget:

@@ -10,6 +10,7 @@ from onetrainer.errors import UserError
 from onetrainer.json_file import Document
 from ui.actions.own_presets import delete_preset, rename_preset, write_notes
 from ui.background.preset_forecasts import PresetForecasts
+from ui.background.threads import OneAtATime
 from ui.context import Context, View
 from ui.messages.memory import failure_text
 from ui.model.preset_changes import SettingChange, changes_between
@@ -48,6 +49,7 @@ class PresetsPage(View):
         self._compared: tuple[object, ...] = ()
         self._state: tuple[object, ...] = ()
         self._forecasts = PresetForecasts(widgets.jobs, self._show)
+        self._lists = OneAtATime(widgets.jobs, self._listed)
         self.outer: tk.Widget = widgets.frame(parent, ground="window")
         self._search, self._order = tk.StringVar(self.outer), tk.StringVar(self.outer, ORDERS[0])
         self._entry = self._make_head()
@@ -143,18 +145,18 @@ class PresetsPage(View):
         folder, demo = self._context.draft.value("output.folder"), self._context.demo
         current = self._context.draft.origin.path
         files = [*self._files, *([current] if current else [])]
-        is_first = not self._is_listed
 
-        def listed(rows: list[PresetRow]) -> None:
-            self._rows, self._is_listed = rows, True
-            self._show()
-            if select is not None or is_first:
-                self.table.select(select)
+        def work() -> tuple[list[PresetRow], Path | None]:
+            return list_rows(demo, run_parents(folder), files), select
 
-        def work() -> list[PresetRow]:
-            return list_rows(demo, run_parents(folder), files)
+        self._lists.ask(work)
 
-        self._context.widgets.jobs.run(work, listed)
+    def _listed(self, found: tuple[list[PresetRow], Path | None]) -> None:
+        is_first, self._is_listed = not self._is_listed, True
+        self._rows, select = found
+        self._show()
+        if select is not None or is_first:
+            self.table.select(select)
 
     def _show(self) -> None:
         words = self._search.get().lower().split()
@@ -264,6 +266,8 @@ class PresetsPage(View):
         self._rows = [
             replace(each, preset=preset) if each.path == row.path else each for each in self._rows
         ]
+        if self._lists.is_busy:  # with what was there before
+            self._list(None)
         self._show()
 
     def _type(self, event: "tk.Event[ttk.Treeview]") -> str | None:

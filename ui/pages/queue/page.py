@@ -18,6 +18,7 @@ from onetrainer.queue.listing import Listing
 from onetrainer.queue.queue import Entry, Queue
 from onetrainer.queue.serve import start_server
 from onetrainer.run.run_folder import RunFolder
+from ui.background.threads import OneAtATime
 from ui.context import Context, View
 from ui.dialogs.device_dialog import ask_device
 from ui.dialogs.dialogs import report_failure
@@ -57,6 +58,7 @@ class QueuePage(View):
         self._is_working = self._is_forecasting = False
         self._is_closed = threading.Event()
         context.widgets.jobs.on_close.append(self._is_closed.set)
+        self._reads = OneAtATime(context.widgets.jobs, self._fill, self._failed)
         self._timer = ""
         widgets, px = context.widgets, context.widgets.px
         scroller = Scroller(widgets, parent, fills=True)
@@ -135,11 +137,12 @@ class QueuePage(View):
     def _tick(self) -> None:
         self._timer = ""
         if self.outer.winfo_exists() and self.outer.winfo_ismapped():
-            self._read()
+            if not self._reads.is_busy:
+                self._read()
             self._timer = self.outer.after(_POLL_MS, self._tick)
 
     def _read(self) -> None:
-        self._context.widgets.jobs.run(partial(Listing, self._queue), self._fill, self._failed)
+        self._reads.ask(partial(Listing, self._queue))
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, UserError):

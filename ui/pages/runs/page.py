@@ -3,7 +3,7 @@
 import tkinter as tk
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from tkinter import ttk
 from typing import Any
 
@@ -51,6 +51,7 @@ class RunsPage(View):
         self._order, self._is_reversed = "when", False
         self._state: tuple[object, ...] = ()
         self._is_reading = self._is_outdated = False
+        self._changed: list[RunRecord] = []  # since the reading has begun, which may miss it
         self._timer = ""
         widgets, px = context.widgets, context.widgets.px
         scroller = Scroller(widgets, parent, fills=True, least=_LEAST)
@@ -225,6 +226,7 @@ class RunsPage(View):
             self._is_outdated = True
             return
         self._is_reading, self._is_outdated = True, False
+        self._changed.clear()
         folder = self._context.draft.value("output.folder")
         known = {row.path: row for row in self.rows}
         jobs = self._context.widgets.jobs
@@ -244,7 +246,7 @@ class RunsPage(View):
 
     def _take(self, rows: list[RunRow]) -> None:
         self._is_reading = False
-        self.rows = rows
+        self.rows = reduce(with_record, self._changed, rows)
         self._show()
         if self._is_outdated:
             self._read()
@@ -355,6 +357,7 @@ class RunsPage(View):
         self._context.widgets.jobs.run_in_order(write, self._take_record, failed)
 
     def _take_record(self, record: RunRecord) -> None:
+        self._changed.append(record)
         self.rows = with_record(self.rows, record)
         self._show()
 
