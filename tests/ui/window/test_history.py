@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onetrainer.queue.queue import Queue
-from onetrainer.run.own_notes import read_notes
+from onetrainer.run.own_notes import OwnNotes, read_notes
 from onetrainer.run.run_folder import RunFolder
 
 ROW = 46
@@ -71,8 +71,8 @@ def test_runs_are_named_noted_starred_found_and_compared(two_runs):
     desk.type("Steep")
     desk.key("Return")
     wait_names(desk, "Steep", "paper-001")
-    notes = read_notes(RunFolder(newest))
-    assert (notes.label, notes.tags, notes.is_starred) == ("Steep", ("best", "warm"), True)
+    wanted = OwnNotes("Steep", tags=("best", "warm"), is_starred=True)
+    desk.wait(lambda: read_notes(RunFolder(newest)) == wanted, "the notes in the run's folder")
     assert newest.name == "paper-002"  # whatever refers to the folder finds it
     desk.click("find runs")
     desk.type("3e-4 warm")
