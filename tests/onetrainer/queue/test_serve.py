@@ -19,6 +19,7 @@ from onetrainer.run.device_owner import Owner, owning
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Stopped
 from onetrainer.run.run_folder import create_run
+from tests.runs import DEADLINE
 
 
 def test_one_process_serves_a_queue(queue):
@@ -153,7 +154,8 @@ def test_a_run_that_cannot_be_asked_to_pause_trains_on(queue, runs):
     assert [text.partition(":")[0] for text in said] == ["a-001 cannot be asked to pause"]
 
 
-def test_who_asks_whether_a_queue_is_served_keeps_no_server_from_it(queue):
+def test_who_asks_whether_a_queue_is_served_keeps_no_server_from_it(queue, monkeypatch):
+    monkeypatch.setattr(serve, "_LOCK_WAIT", DEADLINE)  # the timer may be late
     queue.folder.mkdir()
     queue.serving.touch()
     with queue.serving.open("rb") as handle:
