@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -110,28 +111,43 @@ def forked_workers(monkeypatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def at_a_moment(monkeypatch):
-    """Works on a run folder until its worker ends, to which something happens; the exit code.
+def starting(monkeypatch):
+    """A worker that is started meanwhile is one to which something happens.
 
-    What it can be, `worker_at_a_moment` says. then: called with the run as soon as it is started.
+    What it can be, `worker_at_a_moment` says.
     """
+    forked = []
 
-    def work(moment, folder, then=None):
+    @contextmanager
+    def start(moment):
         what, steps = moment.split()
 
         def main(arguments: list[str]) -> int:
             return worker_at_a_moment.main(Path(arguments[0]), what, int(steps))
 
-        forking = Forking(main)
+        forked.append(Forking(main))
         with monkeypatch.context() as patch:
-            patch.setattr(client, "subprocess", forking)
+            patch.setattr(client, "subprocess", forked[-1])
+            yield
+
+    yield start
+    for forking in forked:
+        forking.end()
+
+
+@pytest.fixture
+def at_a_moment(starting):
+    """Works on a run folder until its worker ends, to which something happens; the exit code.
+
+    then: called with the run as soon as it is started.
+    """
+
+    def work(moment, folder, then=None):
+        with starting(moment):
             run = client.start(folder)
-        try:
-            if then is not None:
-                then(run)
-            return run.wait(runs.DEADLINE)
-        finally:
-            forking.end()
+        if then is not None:
+            then(run)
+        return run.wait(runs.DEADLINE)
 
     return work
 

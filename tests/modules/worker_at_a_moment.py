@@ -6,6 +6,7 @@ many steps, all of which are reported by then:
 - "kill 5": SIGKILL in the middle of the sixth step;
 - "kill-saving 4": SIGKILL while the checkpoint of the fourth is written, all but its last file;
 - "pause 1", "stop 1", "discard 1": asked for, and heard of, in the middle of the second step;
+- "asked 1": waits in the middle of the second step until somebody asks it to leave;
 - "log-out 1": what systemd sends at log-out, in the middle of the second step;
 - "load 0": loading the model takes longer than anybody waits;
 - "import 0": and so does loading the engine;
@@ -76,8 +77,9 @@ def main(folder: Path, what: str, steps: int) -> int:
     inboxes = heard()
 
     def ask():
+        command = "" if what == "asked" else encode_command(what)
         with (folder / "commands.jsonl").open("a") as handle:
-            handle.write(encode_command(what))
+            handle.write(command)
         runs.wait_until(inboxes[0].is_leaving)
 
     def log_out():
