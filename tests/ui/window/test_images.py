@@ -51,7 +51,7 @@ def test_captions_are_edited_saved_undone_and_changed_in_batches(desk, folder):
 
 def edit_one(desk, folder):
     """Types, undoes by keys, saves by going on, and takes back from the history."""
-    assert "Not used: not a PNG" in images_of(desk)["about"]
+    desk.wait(lambda: "Not used: not a PNG" in images_of(desk)["about"], "why it is not used")
     desk.key("Right")
     wait(desk, name="paper-00.png", tokens="Text encoder: 5 of 75 tokens")
     desk.click("caption")

@@ -207,11 +207,13 @@ class ImagesPage(View):
         if is_other and not images.is_complete and images.rows.paths == before.images.rows.paths:
             self._show(before.shown, None)  # until captions are known, which the filter may ask for
         elif is_other:
-            self._filter(before.row.path if before.row is not None else None)
+            self._filter()
 
-    def _filter(self, keep: Path | None = None) -> None:
+    def _filter(self) -> None:
         """Find the images to show, in a thread; the newest question counts."""
         images, wanted, findings = self.images, self.filter_bar.wanted, self._findings or ()
+        # In another list the selected image may have another place.
+        keep = None if images is self.thumbnails.images else self._selected
         self._is_filtered_early = bool(self._stale)
         asked = self._asked = (images, wanted, keep)
 
@@ -220,8 +222,12 @@ class ImagesPage(View):
             return matching(images, wanted, findings), kept
 
         def found(answer: tuple[Sequence[int], int | None]) -> None:
-            if asked is self._asked:
+            if asked is not self._asked:
+                return
+            if keep is None or keep == self._selected:
                 self._show(*answer)
+            else:  # another one was selected meanwhile
+                self._filter()
 
         self._context.widgets.jobs.run(find, found)
 
@@ -233,12 +239,18 @@ class ImagesPage(View):
         self._say_count()
         self._enable()
 
+    @property
+    def _selected(self) -> Path | None:
+        row = self.thumbnails.row
+        return row.path if row is not None else None
+
     def _say_count(self) -> None:
         shown, total = len(self.thumbnails.shown), len(self.images.rows)
         self.filter_bar.say_count(shown, total, self.query)
 
     def _chosen(self, index: int) -> None:
-        self.panels.caption.show(self.images, self.images.rows[index])
+        images = self.thumbnails.images  # not yet those that are being filtered
+        self.panels.caption.show(images, images.rows[index])
         self._enable()
 
     def _edit(self) -> None:
