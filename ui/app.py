@@ -89,7 +89,7 @@ class App:
         self.closing = Closing(self.context, self._close)
         self.shell = Shell(self.context, self.plans)
         self.preparations = Preparations(
-            self.root, self._theme.faces, self._drawn, self._views, self.view
+            self.root, self.jobs, self._theme.faces, self._drawn, self._views, self.view
         )
         self.shell.stage.outer.bind("<Map>", lambda _: self.preparations.begin())
         self.dropping = Dropping(self.context)

@@ -46,7 +46,10 @@ class Form:
             card = self._card(group)
             card.arrange(group)
             yield
-            card.refresh(Visibility(self.with_advanced, self._revealed))
+            visibility = Visibility(self.with_advanced, self._revealed)
+            for list_card in card.lists:
+                yield from list_card.prepare(visibility)
+            card.refresh(visibility)
             yield
 
     def refresh(self) -> None:

@@ -81,6 +81,13 @@ class ListCard:
         """Whether the list is on the page now."""
         return bool(self.outer.winfo_manager())
 
+    def prepare(self, visibility: Visibility) -> Iterator[None]:
+        """Create the entries that `refresh` will show, and yield after each."""
+        self._open_new()
+        for index in range(len(self._values())):
+            self._entry(index).refresh(visibility, is_open=self.is_open(index))
+            yield
+
     def refresh(self, visibility: Visibility, *, is_shown: bool = True) -> None:
         """Show the entries of the draft."""
         if not is_shown:
@@ -89,16 +96,10 @@ class ListCard:
             return
         self.outer.grid()
         count = len(self._values())
-        if self._openings != self._context.draft.load_count:
-            self._openings = self._context.draft.load_count
-            self._open = set(range(count)) if count <= _MAX_OPEN else set()
-        while len(self._entries) < count:
-            index = len(self._entries)
-            self._entries.append(
-                Entry(self._context, self._inner, self.setting, index, self._actions)
-            )
+        self._open_new()
+        entries = [self._entry(index) for index in range(count)]
         self._show_count(count)
-        for index, entry in enumerate(self._entries[:count]):
+        for index, entry in enumerate(entries):
             entry.refresh(visibility, is_open=self.is_open(index))
         problems = self._context.draft.problems_at(self.setting.path)
         # Above the entries, which may be packed already.
@@ -179,6 +180,21 @@ class ListCard:
             swapped = {index: target, target: index}
             self._open = {swapped.get(each, each) for each in self._open}
             self._context.draft.set(self.setting.path, values)
+
+    def _open_new(self) -> None:
+        """Open the entries of a config that was loaded, if there are few."""
+        if self._openings != self._context.draft.load_count:
+            self._openings, count = self._context.draft.load_count, len(self._values())
+            self._open = set(range(count)) if count <= _MAX_OPEN else set()
+
+    def _entry(self, index: int) -> Entry:
+        """Return an entry, created if it and those before it are needed for the first time."""
+        while len(self._entries) <= index:
+            number = len(self._entries)
+            self._entries.append(
+                Entry(self._context, self._inner, self.setting, number, self._actions)
+            )
+        return self._entries[index]
 
     def _shift(self, index: int, by: int) -> None:
         """Keep the entries from an index on folded or open as they move."""

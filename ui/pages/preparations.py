@@ -3,11 +3,13 @@
 import tkinter as tk
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from threading import Event
 
 from onetrainer.config.base.field_help import field_help
+from ui.background.threads import Jobs
 from ui.context import View
 from ui.model.form_fields import pages, settings_on
-from ui.pages.registry import load_next
+from ui.pages.registry import load_all
 from ui.theme.faces import Faces
 from ui.theme.rounded import set_up_all
 
@@ -18,22 +20,22 @@ _INTERVAL_MS, _AT_ONCE_MS = 30, 1
 
 
 class Preparations:
-    """Creates the pages of settings and imports the others, in pieces that delay no key.
+    """Creates the pages of settings in pieces that delay no key, and imports the others.
 
-    faces: get the styles of all pages. drawn: does in pieces what is to follow the first page
-    at once. views: the pages that exist. view: creates one of a name.
+    jobs: imports in a thread. faces: get the styles of all pages. drawn: does in pieces what is to
+    follow the first page at once. views: the pages that exist. view: creates one of a name.
     """
 
     def __init__(
         self,
         root: tk.Tk,
+        jobs: Jobs,
         faces: Faces,
         drawn: Callable[[], Iterator[None]],
         views: Mapping[str, View],
         view: Callable[[str], View],
     ) -> None:
-        self._faces = faces
-        self._root = root
+        self._root, self._jobs, self._faces = root, jobs, faces
         self._drawn = drawn
         self._views = views
         self._view = view
@@ -85,9 +87,11 @@ class Preparations:
                 yield _INTERVAL_MS
                 for _ in view.prepare():
                     yield _INTERVAL_MS
-        while load_next():
-            yield _INTERVAL_MS
+        loaded = Event()
+        self._jobs.run(load_all, lambda _: loaded.set())
         for plan in plans:  # for the search, which looks into every help
             for setting in settings_on(plan):
                 field_help(*setting.defined_at)
+            yield _INTERVAL_MS
+        while not loaded.is_set():
             yield _INTERVAL_MS

@@ -1,6 +1,5 @@
 """The pages of the window: add a page by one folder below `ui/pages` and one line here."""
 
-import sys
 import tkinter as tk
 from collections.abc import Callable
 from importlib import import_module
@@ -17,11 +16,6 @@ class _In:
     def __init__(self, folder: str, view: str, **options: object) -> None:
         """options: What else the page's class is given."""
         self._module, self._view, self._options = f"ui.pages.{folder}.page", view, options
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the modules have been imported."""
-        return self._module in sys.modules
 
     def load(self) -> Callable[..., View]:
         """Import the modules and return the page's class."""
@@ -64,11 +58,8 @@ def make_view(context: Context, parent: tk.Misc, name: str) -> View:
     return next(page for page in PAGES if page.name == name).make(context, parent)
 
 
-def load_next() -> bool:
-    """Import the modules of one page that was not shown yet; return whether there was one."""
-    makers = (page.make for page in PAGES)
-    missing = (make for make in makers if isinstance(make, _In) and not make.is_loaded)
-    found = next(missing, None)
-    if found is not None:
-        found.load()
-    return found is not None
+def load_all() -> None:
+    """Import the modules of all pages; takes a while, for a thread."""
+    for page in PAGES:
+        if isinstance(page.make, _In):
+            page.make.load()
