@@ -2,6 +2,7 @@
 
 import tkinter as tk
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from ui.widgets.grid import Grid
 
@@ -21,7 +22,7 @@ class Marking:
     def __init__(self, grid: Grid, changed: Callable[[], None]) -> None:
         self._grid = grid
         self._changed = changed
-        self.marked: set[int] = set()
+        self.marked: AbstractSet[int] = frozenset()  # replaced by others, never changed
         canvas = grid.canvas
         canvas.bind("<Control-Button-1>", lambda _: self._toggle(grid.below_pointer))
         canvas.bind("<Shift-Button-1>", lambda _: self._mark_to(grid.below_pointer))
@@ -29,7 +30,7 @@ class Marking:
         canvas.bind("<Control-a>", lambda _: self.mark(set(range(grid.count))))
         canvas.bind("<ButtonRelease-1>", self._clicked)  # the grid takes the press
 
-    def mark(self, marked: set[int]) -> str:
+    def mark(self, marked: AbstractSet[int]) -> str:
         """Mark these, and no others."""
         if marked != self.marked:
             self.marked = marked
@@ -39,7 +40,7 @@ class Marking:
 
     def clear(self) -> None:
         """Mark none."""
-        self.mark(set())
+        self.mark(frozenset())
 
     @property
     def chosen(self) -> list[int]:

@@ -76,3 +76,16 @@ def test_controls_below_the_edge_of_a_filled_page_come_into_sight_by_tab(desk):
         desk.key("Tab")
     place = desk.widget("clear")
     assert top < place["y"] < place["y"] + place["height"] <= top + height
+
+
+def test_a_mask_has_its_hint_and_button_in_a_small_window(desk):
+    desk.resize(*SMALL)
+    desk.key("shift+F6")
+    desk.wait(lambda: desk.widget("paint mask")["enabled"], "an image")
+    desk.click("paint mask")
+    desk.wait(lambda: "turned off" in desk.state["images"]["mask"], "the hint")
+    desk.rest(4)
+    button = desk.widget("mask setting")
+    assert button["wanted_width"] <= button["width"] and not desk.widget("reread images")["shown"]
+    desk.key("Escape")
+    desk.wait(lambda: desk.widget("reread images")["shown"], "the grid with its buttons")

@@ -180,7 +180,7 @@ class TagsPanel:
         text = self._text.get().strip()
         found = self._all.having(text) if text else self._all
         self.counts = found or self._all
-        self._marking.marked.clear()
+        self._marking.marked = frozenset()
         self.grid.show(len(self.counts), 0 if self.counts else -1)
         self.enable()
 

@@ -14,7 +14,7 @@ from ui.editing.mask_painting import IGNORED, TRAINED, MaskPainting
 from ui.editing.open_mask import Make, OpenMask, Read
 from ui.pages.images.mask_tools import TOOLS, Act, MaskTools
 from ui.widgets.drawing import Drawing
-from ui.widgets.placing import show
+from ui.widgets.placing import show, wrap_within
 
 _HINT = "White is trained; what is tinted is not.  [ and ]: size  ·  Esc: back"
 _MASKS = "data.masks"
@@ -61,7 +61,8 @@ class MaskView:
         foot = widgets.frame(inner)
         foot.pack(side="bottom", fill="x")
         self._note = widgets.label(foot, style="SmallDim")
-        self._note.pack(side="left")
+        self._note.pack(side="left", fill="x", expand=True)
+        wrap_within(self._note, self._note, margin=0)
         self._setting = widgets.button(
             foot, "Go to the setting", partial(context.act.jump, _MASKS), name="mask setting"
         )
@@ -98,8 +99,7 @@ class MaskView:
     def _say(self, note: str) -> None:
         name = self._row.name if self._row else ""
         self._note.say(f"{name}  ·  {note or _HINT}", "SmallWarning" if note else "SmallDim")
-        gap = (self._context.widgets.px(12), 0)
-        show(self._setting.widget, note == _NOT_USED, side="left", padx=gap)
+        show(self._setting.widget, note == _NOT_USED, side="right", before=self._note)
 
     def _take_mask(self, row: ImageRow, loaded: tuple[bytes | None, MaskPainting]) -> None:
         if row is not self._row:

@@ -106,13 +106,7 @@ class ImagesPage(View):
         if error is not None:
             problem = Problem(_SETTING, error.what, error.expected, error.remedy)
             self._message.say(problem_text(problem), "")
-        show(self._message, error is not None, anchor="w", **self._place)
-        bottom = (0, self._context.widgets.px(20))
-        gap = (0, self._context.widgets.px(10))
-        is_listed = error is None and not self.painting.is_shown
-        before = {"before": self._body} if self._body.winfo_manager() else {}
-        show(self.filter_bar.outer, is_listed, fill="x", pady=gap, **before, **self._place)
-        show(self._body, error is None, fill="both", expand=True, pady=bottom, **self._place)
+        self._lay_out(is_readable=error is None)
         if error is not None or query.answer is None:
             return
         checked = self._context.check.answer
@@ -120,6 +114,22 @@ class ImagesPage(View):
         if query.answer is not self.images or findings is not self._findings:
             self._take(query.answer, findings)
         self._say_count()
+
+    def _lay_out(self, *, is_readable: bool) -> None:
+        """Show the images or what is wrong; a mask takes the place of all about the grid."""
+        px, is_mask = self._context.widgets.px, is_readable and self.painting.is_shown
+        shown = self._page.pack_slaves()
+        top, bottom = px(21), px(20)
+        on_top = {"before": shown[0]} if shown else {}
+        above = {"before": self._body} if self._body.winfo_manager() else {}
+        head = {"fill": "x", "pady": (top, px(12)), **on_top}
+        bar = {"fill": "x", "pady": (0, px(10)), **above}
+        show(self._head, not is_mask, **head, **self._place)
+        show(self._message, not is_readable, anchor="w", **self._place)
+        show(self.filter_bar.outer, is_readable and not is_mask, **bar, **self._place)
+        show(self._body, is_readable, fill="both", expand=True, **self._place)
+        if is_readable:
+            self._body.pack_configure(pady=(top if is_mask else 0, bottom))
 
     def _refresh_if_shown(self) -> None:
         # Few images are read before the page is on the screen.
@@ -165,8 +175,7 @@ class ImagesPage(View):
 
     def _make_head(self) -> dict[str, Button]:
         context, widgets, px = self._context, self._context.widgets, self._context.widgets.px
-        head = widgets.frame(self._page, ground="window")
-        head.pack(fill="x", padx=px(28), pady=(px(21), px(12)))
+        self._head = head = widgets.frame(self._page, ground="window")
         self._tools = line = widgets.frame(head, ground="window")
         line.pack(side="right", anchor="s")
         self._heading, _, _ = widgets.heading(head, "Images", _LEAD)
@@ -201,6 +210,7 @@ class ImagesPage(View):
         is_other = images is not self.images
         self.images, self._findings = images, findings
         if is_other:
+            self._context.widgets.kept.keep(self.name, Shown())  # what was kept holds the last list
             self._bucket_counts = bucket_counts(images)
         self.filter_bar.offer(choices(findings), images, self._bucket_counts)
         before = self.thumbnails
@@ -263,8 +273,8 @@ class ImagesPage(View):
     def _paint(self) -> None:
         """Show the mask of the selected image in place of the grid."""
         if self.thumbnails.row is not None:
-            show(self.filter_bar.outer, False)
             self.painting.show()
+            self._lay_out(is_readable=True)
 
     def _enable(self) -> None:
         steps, buttons = self.writing.steps, self._buttons

@@ -1,6 +1,7 @@
 """What the page of images shows, which outlives its widgets."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,6 +18,6 @@ class Shown:
     images: ImageList = field(default_factory=partial(ImageList, is_complete=False))
     indices: Sequence[int] = ()
     current: int = -1
-    marks: frozenset[int] = frozenset()
+    marks: AbstractSet[int] = frozenset()
     tab: str = "caption"
     is_mask: bool = False

@@ -35,9 +35,8 @@ class Sides:
         if is_beside != self._is_beside:
             self._is_beside = is_beside
             place_two(*self._cards, is_beside=is_beside, gap=self._px(_GAP))
-            for line, low in enumerate(_LOW):
+            for line in (0, 1):
                 self._box.grid_columnconfigure(line, weight=1 - line, uniform="")
-                self._box.grid_rowconfigure(line, minsize=0 if is_beside else self._px(low))
             self.replace_by(self._instead)
         return is_beside
 
@@ -46,6 +45,9 @@ class Sides:
         if self._instead is not None and widget is None:
             self._instead.grid_remove()
         self._instead = widget
+        is_low = widget is None and self._is_beside is False
+        for line, low in enumerate(_LOW):
+            self._box.grid_rowconfigure(line, minsize=self._px(low) if is_low else 0)
         for card in self._cards:
             if widget is None:
                 card.grid()

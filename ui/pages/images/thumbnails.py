@@ -1,7 +1,8 @@
 """Grid of all images; only what is visible is drawn and decoded, however many there are."""
 
 import tkinter as tk
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 from ui.background.image_cache import load_fitting
@@ -55,18 +56,18 @@ class Thumbnails:
         Tooltip(self.grid.canvas, widgets.theme, self._name_below_pointer)
 
     @property
-    def marks(self) -> frozenset[int]:
+    def marks(self) -> AbstractSet[int]:
         """Places of the marked images among those that are shown."""
-        return frozenset(self._marking.marked)
+        return self._marking.marked
 
     @property
     def target(self) -> Sequence[int]:
         """Indices in the list of the marked images; of all that are shown if none is marked."""
         return [self.shown[at] for at in sorted(self._marking.marked)] or self.shown
 
-    def mark(self, places: Iterable[int]) -> None:
+    def mark(self, places: AbstractSet[int]) -> None:
         """Mark images by their places among those that are shown, and no others."""
-        self._marking.mark(set(places))
+        self._marking.mark(places)
 
     def clear_marks(self) -> bool:
         """Mark no image; return whether any was."""
@@ -80,7 +81,7 @@ class Thumbnails:
         Marks stay if the same images are shown as before.
         """
         if shown != self.shown or images.rows.paths != self.images.rows.paths:
-            self._marking.marked.clear()
+            self._marking.marked = frozenset()
         self.images, self.shown = images, shown
         at = shown.index(current) if current in shown else (0 if shown else -1)
         self.grid.show(len(shown), at)
