@@ -28,14 +28,14 @@ PROMPTS = (f"a {table.WORD} cat", f"a {table.WORD} square", f"{table.WORD}")
 VALIDATION = (f"a {table.WORD} bird", f"a green {table.WORD}")
 REWARD = NamedReward("color", Measure(partial(color, name="warm")))
 MIXER = Mixer((REWARD,))
-ATTENTION = {"targets": "attn"}
+WHOLE = {"targets": "full"}
 WORD = {"token": table.WORD, "initial_text": "blue", "lr": 0.05}
 METHODS = {
-    "lora": {"method": {"kind": "lora", "rank": 2, **ATTENTION}},
-    "dora": {"method": {"kind": "dora", "rank": 2, **ATTENTION}},
-    "loha": {"method": {"kind": "loha", "rank": 2, **ATTENTION}},
-    "lokr": {"method": {"kind": "lokr", "rank": 2, **ATTENTION}},
-    "oft": {"method": {"kind": "oft", **ATTENTION}},
+    "lora": {"method": {"kind": "lora", "rank": 2, **WHOLE}},
+    "dora": {"method": {"kind": "dora", "rank": 2, **WHOLE}},
+    "loha": {"method": {"kind": "loha", "rank": 2, **WHOLE}},
+    "lokr": {"method": {"kind": "lokr", "rank": 2, **WHOLE}},
+    "oft": {"method": {"kind": "oft", **WHOLE}},
     "full": {"method": {"kind": "full", "weights": "fp32"}, "optimizer": {"lr": 1e-3}},
     "embedding": {"method": {"kind": "embedding"}, "embeddings": {"tokens": [WORD]}},
     "output-embedding": {

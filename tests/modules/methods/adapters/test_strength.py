@@ -30,7 +30,8 @@ def test_beside_their_layers_adapters_compute_as_merged_at_a_strength(kind):
         found = predict(family)
         with method.merged():
             torch.testing.assert_close(predict(family), found, atol=2e-5, rtol=1e-4)
-    assert min((found - plain).abs().max(), (found - whole).abs().max()) > 0.01
+    # A hundred times the tolerance.
+    assert min((found - plain).abs().max(), (found - whole).abs().max()) > 2e-3
     with method.at_strength(1.0):
         assert torch.equal(predict(family), whole)
     with method.at_strength(STRENGTH), method.base_model(), Joint(method, None).at_strength(2.0):
