@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from onetrainer.captions.prompt_weights import has_weights
 from onetrainer.config.base.prompt_weights import PROMPT_WEIGHTS
 from onetrainer.config.run.sampling import PAIR, Prompt
-from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Problem, warning
+from onetrainer.config.train import TrainConfig, uses_images
+from onetrainer.errors import Fix, Offer, Problem, warning
 from onetrainer.families.registry import family_spec
 
 # The largest number of steps of a sampler; the others have no limit.
 MAX_STEPS = {"lcm": 50, "unipc": 999}
 SMALL_SAMPLE = 0.75  # of the training resolution; smaller samples are misleading
+LARGE_SAMPLE = 2  # of the same; larger ones repeat what they show
 
 
 def problems(config: TrainConfig) -> Iterator[Problem]:
@@ -48,13 +49,30 @@ def _prompt_problems(path: str, prompt: Prompt, config: TrainConfig) -> Iterator
         yield from _steps_problems(path, prompt.steps or section.steps, sampler)
     if (missing := prompt.missing_of_pair) and family_spec(config.model.family).sees_masked_image:
         yield Problem(f"{path}.{missing}", f"the {missing} is missing", PAIR, "Choose it.")
-    if prompt.width * prompt.height < (SMALL_SAMPLE * resolution) ** 2:
-        yield warning(
-            f"{path}.width",
-            f"{prompt.width} × {prompt.height} px is far below the training resolution",
-            f"Samples are best near the training resolution, {resolution} px",
-            "Raise width and height.",
-        )
+    pixels = prompt.width * prompt.height
+    if pixels < (SMALL_SAMPLE * resolution) ** 2:
+        yield _size_warning(path, prompt, "below", resolution, "Raise width and height.")
+    elif pixels > (LARGE_SAMPLE * _largest_resolution(config)) ** 2 and uses_images(config):
+        yield _size_warning(path, prompt, "above", resolution, "Lower width and height.")
+
+
+def _largest_resolution(config: TrainConfig) -> int:
+    data = config.data
+    sides = [data.resolution, *(each.resolution for each in data.buckets.resolutions)]
+    sides += [each.resolution for each in data.concepts]
+    sides += [max(each.width, each.height) for each in data.buckets.sizes]
+    return max(sides)
+
+
+def _size_warning(path: str, prompt: Prompt, where: str, resolution: int, remedy: str) -> Problem:
+    label, height = f"Use {resolution} × {resolution} px", Fix(f"{path}.height", resolution)
+    return warning(
+        f"{path}.width",
+        f"{prompt.width} × {prompt.height} px is far {where} the training resolution",
+        f"Samples are best near the training resolution, {resolution} px",
+        remedy,
+        fix=Offer(f"{path}.width", resolution, label, (height,)),
+    )
 
 
 def _steps_problems(path: str, steps: int, sampler: str) -> Iterator[Problem]:

@@ -34,6 +34,9 @@ _IMAGE_SETTINGS = (
 _TRAINING_LISTS = ("data.buckets.",)
 
 
+_PROMPTS, _RESOLUTION = "sampling.prompts", "data.resolution"
+
+
 @cache
 def user_settings() -> tuple[str, ...]:
     """Return the paths of the settings that built-in presets leave to the user."""
@@ -106,12 +109,26 @@ def open_config(
         kept = without_demo_value(value(setting)) if setting in known else None
         if kept is not None:
             document = presets.with_value(document, setting, kept)
+    if _PROMPTS in left:
+        document = _with_sample_sizes(document, value(_RESOLUTION))
     run = run_folder_of(path)
     name = preset.name if preset else run.name if run else path.stem
     can_overwrite = run is None and not is_built_in(path)
     return document, PresetOrigin(
         name, path, can_overwrite, str(loaded.get("description", "")), left
     )
+
+
+def _with_sample_sizes(document: Document, before: object) -> Document:
+    """Return a preset with a user's prompts, of which those of the resolution before follow it."""
+    prompts, side = (presets.value_at(document, path) for path in (_PROMPTS, _RESOLUTION))
+    sized = [
+        each | {"width": side, "height": side}
+        if each.get("width") == each.get("height") == before
+        else each
+        for each in prompts
+    ]
+    return presets.with_value(document, _PROMPTS, sized)
 
 
 def portable_config(config: TrainConfig) -> TrainConfig:

@@ -222,7 +222,8 @@ def test_a_default_in_place_of_a_wrong_value_has_no_problems_of_its_own(project)
         document = config(project).model_dump(mode="json")
         document["schedule"]["warmup_steps"] = 5000
         document["training"]["steps"] = steps
-        document["sampling"] |= {"sampler": "lcm", "steps": 60, "prompts": [{"prompt": "a"}]}
+        prompt = {"prompt": "a", "width": 64, "height": 64}
+        document["sampling"] |= {"sampler": "lcm", "steps": 60, "prompts": [prompt]}
         return {found.path for found in document_problems(document, source="")[1]}
 
     assert paths(1000) == {"schedule.warmup_steps", "sampling.steps"}

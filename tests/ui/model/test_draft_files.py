@@ -61,3 +61,15 @@ def test_what_is_saved_is_the_same_when_it_is_opened_again(draft, tmp_path, monk
     again = Draft()
     again.load(tmp_path / "presets" / "mine.json")
     assert again.document == saved
+
+
+def test_the_prompts_of_a_person_follow_the_resolution_of_a_preset_if_they_had_the_one_before(
+    draft,
+):
+    wide = {"prompt": "wide", "width": 512, "height": 768}
+    own = {"prompt": "own", "width": 512, "height": 512}
+    draft.set_all({"data.resolution": 512, "sampling.prompts": [own, wide]})
+    draft.load(BUILT_IN / "sdxl" / "lora.json")
+    assert draft.value("data.resolution") == 1024
+    sizes = [(entry["width"], entry["height"]) for entry in draft.value("sampling.prompts")]
+    assert sizes == [(1024, 1024), (512, 768)]
