@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Literal
 
 from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.config.complete import completed
 from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.families.registry import base_of
 from onetrainer.files.names import name_problem
 from onetrainer.gpu_driver.nvidia import ask_nvidia
 from onetrainer.guide.base_model import BaseModel
 from onetrainer.guide.images import ImageFolder
+from onetrainer.guide.length import interval_for, steps_for
 from onetrainer.guide.prompts import prompts_of
+from onetrainer.json_file import Document
 from onetrainer.presets.find import BUILT_IN
 from onetrainer.presets.presets import load_document, value_at
 
@@ -33,6 +36,7 @@ class Aim:
         presets: Names of presets within a family, the most fitting first; a "*" stands for the
             sizes of memory.
         asks: What only the person can know.
+        counts_images: Whether more images take more steps.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Aim:
     text: str
     presets: tuple[str, ...]
     asks: Asks = ""
+    counts_images: bool = True
 
 
 AIMS = (
@@ -69,6 +74,7 @@ AIMS = (
         "A new word for what the model can already draw. A tiny file of a few kilobytes.",
         ("embedding",),
         "token",
+        counts_images=False,
     ),
     Aim(
         "full",
@@ -120,8 +126,8 @@ def preset_of(aim: Aim, family: str, *, gpu_gib: float = 0.0) -> Path:
 def settings_of(answers: Answers, preset: Path, *, has_gpu: bool = True) -> Mapping[str, object]:
     """Return the settings that follow from the answers, by path; the preset has all others."""
     images, model, word = answers.images, answers.model, answers.word.strip()
-    asks, document = asked(answers.aim, images), load_document(preset)
-    side = model.side or int(value_at(document, "data.resolution") or 0)
+    asks, document = asked(answers.aim, images), completed(load_document(preset))
+    side = model.side or int(value_at(document, "data.resolution"))
     trigger = word if asks else ""
     values: dict[str, object] = {
         "model.path": model.text,
@@ -131,9 +137,10 @@ def settings_of(answers: Answers, preset: Path, *, has_gpu: bool = True) -> Mapp
         "data.trigger": trigger,
         "metadata.trigger_words": "",  # the file then names those that are trained
         "output.name": _name(word or images.concept.folder.name, answers.aim),
+        "data.resolution": side,
     }
-    if side:
-        values["data.resolution"] = side
+    if answers.aim.counts_images:
+        values |= _length(images.images, document)
     if not has_gpu:
         # Most processors compute in bf16, which presets are made for, many times slower.
         values["hardware.precision"] = "fp32"
@@ -149,6 +156,19 @@ def settings_of(answers: Answers, preset: Path, *, has_gpu: bool = True) -> Mapp
     concept: ConceptSettings = replace(images.concept, trigger=trigger)
     values["sampling.prompts"] = prompts_of(images.captioned, concept, side)
     return values
+
+
+def _length(images: int, document: Document) -> Mapping[str, int]:
+    """Return how long a preset's run is with a number of images, and what follows from that."""
+    most = int(value_at(document, "training.steps"))
+    batch, microbatches = "training.batch_size", "training.accumulation"
+    at_once = value_at(document, batch) * value_at(document, microbatches)
+    steps = steps_for(images, at_once=at_once, most=most)
+    intervals = ("sampling.every", "output.save_every")
+    return {
+        "training.steps": steps,
+        **{p: interval_for(int(value_at(document, p)), steps=steps, of=most) for p in intervals},
+    }
 
 
 def gpu_memory() -> float:

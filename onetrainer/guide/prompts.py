@@ -25,13 +25,12 @@ def first_captioned(items: Iterable[Item]) -> tuple[Item, ...]:
 def prompts_of(captioned: Iterable[Item], concept: ConceptSettings, side: int) -> list[Any]:
     """Return prompts as configs have them: captions as they are trained, or the trigger words.
 
-    side: Of the samples in pixels; 0 for the usual one.
+    side: Of the samples in pixels.
     """
     texts = [plain_caption(item, concept) for item in captioned]
     texts = [text for text in texts if text.strip()] or [concept.trigger.strip()]
-    size = {"width": side, "height": side} if side else {}
     return [
-        Prompt(prompt=text, seed=seed, **size).model_dump(mode="json")
+        Prompt(prompt=text, seed=seed, width=side, height=side).model_dump(mode="json")
         for seed, text in enumerate(texts, start=1)
         if text
     ]

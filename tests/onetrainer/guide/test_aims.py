@@ -58,7 +58,7 @@ def test_every_aim_gives_a_valid_config_in_every_family_with_and_without_caption
 
 
 def test_the_captions_become_sample_prompts_as_they_are_trained(images):
-    proposed = prompts_of(images.captioned, images.concept, 0)
+    proposed = prompts_of(images.captioned, images.concept, 512)
     assert [entry["prompt"] for entry in proposed] == [f"a cat, number {i}" for i in range(3)]
     model = BaseModel("base.safetensors", "sdxl", side=1024, size=1)
     config = config_of(Answers(images, model, BY_NAME["person"], word=" mika-k "))
@@ -89,6 +89,21 @@ def test_an_embedding_gets_its_token_in_every_caption_and_begins_with_what_it_sh
     assert config_of(answers).data.trigger == "<my-cat>"
     assert "comma" in word_problem(replace(answers, word="my,cat"))
     assert "token" in word_problem(replace(answers, word="<>"))
+
+
+def test_the_length_follows_from_the_images_and_samples_have_the_training_resolution(images):
+    unknown = BaseModel("someone/model", "sdxl")  # a name on the Hub says no size
+    for count, aim, expected in (
+        (10, "style", (500, 50, 50)),
+        (300, "style", (4000, 400, 500)),
+        (10, "embedding", (1500, 150, 250)),
+    ):
+        answers = Answers(replace(images, images=count), unknown, BY_NAME[aim], word="inkwash")
+        config = config_of(answers)
+        found = (config.training.steps, config.sampling.every, config.output.save_every)
+        assert found == expected, (count, aim)
+        sizes = {(prompt.width, prompt.height) for prompt in config.sampling.prompts}
+        assert sizes == {(config.data.resolution,) * 2} == {(1024, 1024)}
 
 
 def test_a_full_fine_tune_takes_the_most_that_the_gpu_has_and_the_least_without_one():

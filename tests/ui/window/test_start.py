@@ -71,6 +71,8 @@ def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_onc
     desk.wait(lambda: desk.state["forecast"], "the forecast")
     counted = f"{count - 1} images in {images}; 1 cannot be used"
     desk.wait(lambda: desk.widget("start value data.folder")["text"] == counted, counted)
+    length = "550 steps: 11 images × about 100 each, 2 at a time"
+    assert desk.widget("start value training.steps")["text"] == length
     desk.key("ctrl+z")
     desk.wait_state(preset="", changed=[])
     assert (desk.value("model.path"), desk.value("data.folder")) == ("", "")
@@ -88,6 +90,7 @@ def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_onc
 def test_keys_alone_lead_through_the_three_questions(open_desk, tmp_path):
     home = tmp_path / "home"
     images, _ = prepare(home)
+    (images / "paper-05.txt").unlink()
     name_models(home)
     desk = open_desk()
     desk.wait_state(page="welcome")
@@ -114,6 +117,8 @@ def test_keys_alone_lead_through_the_three_questions(open_desk, tmp_path):
     desk.wait_state(focus="start aim style")
     desk.key("space")  # pressed again, what is chosen leads on
     desk.wait_state(preset="sdxl/lora-style", focus="start now")
+    lead = "Everything is filled in, with this warning. Start, or look at any of it first."
+    desk.wait(lambda: desk.widget("start lead")["text"] == lead, "the warning")
 
 
 def test_what_cannot_be_trained_is_said_in_a_sentence_and_next_says_why(open_desk, tmp_path):

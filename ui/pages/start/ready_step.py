@@ -7,7 +7,7 @@ from tkinter import ttk
 from onetrainer.messages.formatting import counted
 from ui.context import Context
 from ui.messages.memory import duration_text, failure_text, verdict
-from ui.messages.problems import capitalized
+from ui.messages.problems import capitalized, problem_text
 from ui.model.amounts import amount_text
 from ui.model.draft import Draft
 from ui.model.form_fields import MEMORY_PAGE
@@ -17,7 +17,9 @@ from ui.widgets.widgets import Label
 
 _LABEL = 120
 _FROM_LABEL = 230
-_LEAD = "Everything is filled in. Start, or look at any of it first."
+_READY = "Everything is filled in. Start, or look at any of it first."
+_WRONG = "Nearly everything is filled in. What is red is to be put right before the start."
+_WARNED = 3
 
 
 class ReadyStep:
@@ -29,7 +31,10 @@ class ReadyStep:
         widgets, px = context.widgets, context.widgets.px
         self.outer: tk.Widget = widgets.frame(parent)
         self.entries: tuple[ttk.Entry, ...] = ()
-        widgets.label(self.outer, _LEAD, wrap=640).pack(anchor="w", pady=(0, px(8)))
+        self._lead = widgets.label(self.outer, _READY, wrap=640)
+        self._lead.pack(anchor="w", pady=(0, px(8)))
+        self._warnings = widgets.label(self.outer, style="SmallWarning", wrap=640)
+        widgets.name(self._lead, "start lead")
         self._lines = widgets.frame(self.outer)
         self._lines.grid_columnconfigure(0, minsize=px(_LABEL))
         self._lines.grid_columnconfigure(1, weight=1)
@@ -58,6 +63,7 @@ class ReadyStep:
             lambda: context.act.show_page(MEMORY_PAGE),
             name="start lower",
         )
+        self._texts = {"data.folder": self._images_text, "training.steps": self._length_text}
         context.forecasts.listen(while_visible(self.outer, self._show_forecast))
         context.preview.query.listen(while_visible(self.outer, self.refresh))
 
@@ -68,9 +74,26 @@ class ReadyStep:
             problem = draft.problem(path)
             is_wrong = problem is not None and problem.severity == "error"
             text = problem.what if problem is not None and is_wrong else ""
-            text = text or (self._images_text() if path == "data.folder" else "")
+            if not text and path in self._texts:
+                text = self._texts[path]()
             label.say(text or _text(draft, self._choices, path), "Danger" if is_wrong else "")
+        self._show_problems()
         self._show_forecast()
+
+    def _show_problems(self) -> None:
+        """Say whether it can start like this, and what is worth a look before."""
+        draft = self._context.draft
+        warnings = [one for one in draft.problems if one.severity == "warning"]
+        lead = _READY
+        if warnings:
+            these = "this warning" if len(warnings) == 1 else f"these {len(warnings)} warnings"
+            lead = f"Everything is filled in, with {these}. Start, or look at any of it first."
+        self._lead.say(lead if draft.is_startable else _WRONG)
+        shown = [problem_text(one) for one in warnings[:_WARNED]]
+        more = [f"And {len(warnings) - _WARNED} more."] if len(warnings) > _WARNED else []
+        self._warnings.say("\n".join(shown + more))
+        pad = (0, self._context.widgets.px(8))
+        show(self._warnings, bool(warnings), anchor="w", pady=pad, before=self._lines)
 
     def _images_text(self) -> str:
         """Return how many images there are, as cards and run count them; "" if not known yet."""
@@ -80,6 +103,21 @@ class ReadyStep:
         preview, left_out = data.preview, len(data.preview.skipped)
         text = f"{counted(preview.images + (preview.validation or 0), 'image')} in {folder}"
         return f"{text}; {left_out:,} cannot be used" if left_out else text
+
+    def _length_text(self) -> str:
+        """Return the length, and what it is for each image; "" if that is not known."""
+        # Imported late to keep the start of the window fast.
+        from onetrainer.guide.length import length_reason
+
+        config, data = self._context.draft.valid_config(), self._context.preview.get()
+        if config is None or data is None or not data.preview.images:
+            return ""
+        section, images = config.training, data.preview.images
+        if not isinstance(section.steps, int):
+            return ""
+        at_once = section.batch_size * section.accumulation
+        reason = length_reason(section.steps, images=images, at_once=at_once)
+        return f"{amount_text(section.steps)}: {reason}"
 
     def commit(self) -> None:
         """Do nothing: nothing is typed here."""
