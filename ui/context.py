@@ -2,9 +2,8 @@
 
 import tkinter as tk
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from onetrainer.run.commands import CommandName
 from ui.background.background_query import BackgroundQuery
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 PathKind = Literal["folder", "file", "model", "known-model", "preset"]
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(NamedTuple):
     """Action that a message offers until it no longer holds.
 
     lasts: Whether the message stays until then, instead of for half a minute.
@@ -37,8 +35,7 @@ class Offer:
     lasts: bool = False
 
 
-@dataclass(frozen=True)
-class Actions:
+class Actions(NamedTuple):
     """Actions of the whole window, for pages, buttons and keys.
 
     Attributes:
@@ -111,8 +108,7 @@ class Actions:
     save_preset_as: Callable[[], object]
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A page of the window, as `ui/pages/registry.py` lists it.
 
     make: builds the page within a parent widget. group: the heading in the navigation below which
@@ -126,8 +122,7 @@ class Page:
     key: str = ""
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """Shared objects of one window's pages. demo: The folder of the demo, which may not exist."""
 
     root: tk.Tk

@@ -1,7 +1,5 @@
 """Models of other architectures, which are recognized by their files and not trained."""
 
-from dataclasses import replace
-
 from onetrainer.families.spec import ComponentSpec, FamilySpec
 
 _VAE = ComponentSpec(
@@ -30,13 +28,12 @@ SD3 = FamilySpec(
     pipeline="StableDiffusion3Pipeline",
     marks=("joint_blocks.",),
 )
-FLUX = replace(
-    SD3,
+FLUX = SD3._replace(
     name="flux",
     label="Flux",
     description="a Flux model",
-    unet=replace(
-        SD3.unet, network="diffusers.models.transformers.transformer_flux:FluxTransformer2DModel"
+    unet=SD3.unet._replace(
+        network="diffusers.models.transformers.transformer_flux:FluxTransformer2DModel"
     ),
     vae_scale=0.3611,
     architecture="flux-1",

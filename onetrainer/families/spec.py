@@ -1,9 +1,8 @@
 """What a model family is: its networks, their names in files, and what it was trained with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from onetrainer import ROOT
 
@@ -16,8 +15,7 @@ Names = Literal["same", "unet", "vae", "open-clip"]
 Prediction = Literal["epsilon", "v_prediction", "flow"]
 
 
-@dataclass(frozen=True)
-class ComponentSpec:
+class ComponentSpec(NamedTuple):
     """A network in files.
 
     Attributes:
@@ -40,8 +38,7 @@ class ComponentSpec:
         return self.network.startswith("transformers:CLIPText")
 
 
-@dataclass(frozen=True)
-class EncoderSpec:
+class EncoderSpec(NamedTuple):
     """How a family uses one of its text encoders.
 
     Attributes:
@@ -85,8 +82,7 @@ class EncoderSpec:
         return (self.comfy_name or self.name, *self.other_comfy_names)
 
 
-@dataclass(frozen=True)
-class FamilySpec:
+class FamilySpec(NamedTuple):
     """A model family.
 
     Attributes:
@@ -156,10 +152,10 @@ class FamilySpec:
     predictions: tuple[Prediction, ...] = ("epsilon", "v_prediction")
     other_channels: int = 0
     levels: int = 4
-    sides: Mapping[Prediction, int] = field(default_factory=dict, hash=False)
+    sides: Mapping[Prediction, int] = {}
     shift: float = 1.0
-    architectures: Mapping[Prediction, str] = field(default_factory=dict, hash=False)
-    kohya_versions: Mapping[Prediction, str] = field(default_factory=dict, hash=False)
+    architectures: Mapping[Prediction, str] = {}
+    kohya_versions: Mapping[Prediction, str] = {}
     kohya_v2: bool = False
     stated: tuple[str, ...] = ()
     index_flags: tuple[str, ...] = ()
@@ -170,6 +166,9 @@ class FamilySpec:
     models: Path | None = None
     marks: tuple[str, ...] = ()
     own_layers: str = ""
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # mappings have no hash
 
     @property
     def components(self) -> dict[str, ComponentSpec]:

@@ -4,8 +4,6 @@ Inpainting models are given a mask and a masked image besides the latents (Romba
 arXiv:2112.10752); other numbers are those of their base.
 """
 
-from dataclasses import replace
-
 from onetrainer.families.spec import ComponentSpec, EncoderSpec, FamilySpec, Names
 
 ENGINE = "modules.families.load"
@@ -171,8 +169,7 @@ SDXL = FamilySpec(
     has_original_layer_names=True,
     own_layers=SDXL_LAYERS,
 )
-SD15_INPAINTING = replace(
-    SD15,
+SD15_INPAINTING = SD15._replace(
     name="sd15-inpainting",
     base="sd15",
     label="SD 1.5 inpainting",
@@ -182,8 +179,7 @@ SD15_INPAINTING = replace(
     architecture="stable-diffusion-v1-inpainting",
     pipeline="StableDiffusionInpaintPipeline",
 )
-SD2_INPAINTING = replace(
-    SD2,
+SD2_INPAINTING = SD2._replace(
     name="sd2-inpainting",
     base="sd2",
     label="SD 2 inpainting",
@@ -193,8 +189,7 @@ SD2_INPAINTING = replace(
     architectures={},
     pipeline="StableDiffusionInpaintPipeline",
 )
-SDXL_INPAINTING = replace(
-    SDXL,
+SDXL_INPAINTING = SDXL._replace(
     name="sdxl-inpainting",
     base="sdxl",
     label="SDXL inpainting",
@@ -205,8 +200,7 @@ SDXL_INPAINTING = replace(
     pipeline="StableDiffusionXLInpaintPipeline",
     index_flags=("force_zeros_for_empty_prompt", "requires_aesthetics_score"),
 )
-SD2_DEPTH = replace(
-    SD2,
+SD2_DEPTH = SD2._replace(
     name="sd2-depth",
     base="sd2",
     label="SD 2 depth",
@@ -218,17 +212,15 @@ SD2_DEPTH = replace(
     pipeline="StableDiffusionDepth2ImgPipeline",
 )
 # Improves the images of SDXL: larger, with its second text encoder alone.
-SDXL_REFINER = replace(
-    SDXL,
+SDXL_REFINER = SDXL._replace(
     name="sdxl-refiner",
     label="SDXL refiner",
     hub="",
     description="an SDXL refiner, which improves another model's images",
     engine="",
     encoders=(
-        replace(
-            SDXL.encoders[1],
-            component=replace(SDXL.encoders[1].component, prefix="conditioner.embedders.0.model."),
+        SDXL.encoders[1]._replace(
+            component=SDXL.encoders[1].component._replace(prefix="conditioner.embedders.0.model."),
         ),
     ),
     text_width=1280,

@@ -1,8 +1,7 @@
 """Finding of presets and config files by name or path."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from onetrainer import ROOT, program
 from onetrainer.errors import UserError
@@ -14,8 +13,7 @@ BUILT_IN = ROOT / "configs" / "presets"
 _MAX_NAME_LENGTH = 4096
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(NamedTuple):
     """A named config file. name: its path below its folder without the extension ("dogs/lora")."""
 
     name: str

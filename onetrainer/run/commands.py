@@ -8,8 +8,7 @@ of a request.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 Leaving = Literal["pause", "stop", "discard"]
 """Commands after which the run ends; it can be resumed from its newest checkpoint."""
@@ -20,8 +19,7 @@ SILENCE = 30.0
 """Seconds without an event after which a worker that is to end may be killed."""
 
 
-@dataclass(frozen=True)
-class ImageRequest:
+class ImageRequest(NamedTuple):
     """Images that a person asks a running worker for.
 
     id: By which events name the request. request: A `SampleRequest` as JSON.
@@ -31,8 +29,7 @@ class ImageRequest:
     request: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command.
 
     images: Those of "sample", None for the run's own samples. canceled: The id of the request that

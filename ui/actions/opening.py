@@ -1,8 +1,8 @@
 """What the window opens with: the last draft and run, a config file, or the demo."""
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from onetrainer.errors import UserError
 from onetrainer.presets.find import locate
@@ -13,8 +13,7 @@ from ui.model.form_fields import pages
 from ui.model.held_draft import HeldDraft
 
 
-@dataclass(frozen=True)
-class Opening:
+class Opening(NamedTuple):
     """What the window is asked to open with.
 
     Attributes:

@@ -1,6 +1,5 @@
 """What is done to a user's preset files: notes, rename, delete with a way back."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from onetrainer.errors import UserError
@@ -69,7 +68,7 @@ def write_notes(context: Context, preset: Preset, notes: str) -> Preset:
     except UserError as error:
         context.act.show_message(f"The notes were not saved: {error.what}")
         return preset
-    return replace(preset, notes=notes)
+    return preset._replace(notes=notes)
 
 
 def _follow(context: Context, before: Path, path: Path, description: str) -> None:
@@ -77,5 +76,5 @@ def _follow(context: Context, before: Path, path: Path, description: str) -> Non
     origin = context.draft.origin
     if origin.path == before:
         context.draft.set_origin(
-            replace(origin, name=preset_name(path), path=path, description=description)
+            origin._replace(name=preset_name(path), path=path, description=description)
         )

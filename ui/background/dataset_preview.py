@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetrainer.config.train import TrainConfig
@@ -67,8 +67,7 @@ class BucketImages:
         self._numbers.append(image.number)
 
 
-@dataclass(frozen=True)
-class BucketSummary:
+class BucketSummary(NamedTuple):
     """A bucket and its images. shown: with repeats; steps: in an epoch."""
 
     bucket: "Bucket"
@@ -77,8 +76,7 @@ class BucketSummary:
     steps: int
 
 
-@dataclass(frozen=True)
-class PreviewData:
+class PreviewData(NamedTuple):
     """Preview of a run's data set."""
 
     preview: "DatasetPreview"

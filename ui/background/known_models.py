@@ -2,10 +2,9 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from onetrainer.families.registry import FAMILIES
 from ui.background.threads import Jobs
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from onetrainer.model_files.find import FoundModel, ModelFinder
 
 
-@dataclass(frozen=True)
-class KnownModel:
+class KnownModel(NamedTuple):
     """A base model in the list.
 
     Attributes:
@@ -128,7 +126,7 @@ def _found(finder: "ModelFinder", used: list[str], folders: list[str]) -> Iterat
             family = "" if model.problem else model.family
             yield KnownModel(text, family, model.precision, model.size, was_used=True)
         elif found := finder.look_at(Path(text)):
-            yield replace(_known(found), was_used=True)
+            yield _known(found)._replace(was_used=True)
     for folder in folders:
         yield from map(_known, finder.find(Path(folder)))
 

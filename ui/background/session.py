@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.presets.presets import with_absolute_paths
@@ -22,8 +22,7 @@ SILENT_AFTER = 60.0
 _LEAVING: Mapping[Leaving, str] = {"pause": "Pausing", "stop": "Stopping", "discard": "Stopping"}
 
 
-@dataclass(frozen=True)
-class PendingCommand:
+class PendingCommand(NamedTuple):
     """Command to end that the worker has not carried out yet. at: on the monotonic clock."""
 
     name: Leaving

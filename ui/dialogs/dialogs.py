@@ -3,10 +3,10 @@
 import tkinter as tk
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from tkinter import ttk
 from tkinter.font import Font
+from typing import NamedTuple
 
 from onetrainer.errors import Problem, UserError, sentence
 from ui.context import Context
@@ -24,8 +24,7 @@ _MAX_VALUE_LENGTH = 28
 _LOOK_AGAIN_MS = 200
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """Answer button of a dialog; Return takes the first one."""
 
     answer: str

@@ -1,8 +1,9 @@
 """Config that is being edited: its values, their problems, and undo."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from onetrainer.config.fields import Setting
 from onetrainer.config.train import TrainConfig
@@ -41,8 +42,7 @@ Listener = Callable[[], None]
 FileSettings = tuple[object, ...]
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """State that undo returns to.
 
     Attributes:

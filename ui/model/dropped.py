@@ -1,9 +1,8 @@
 """What a file or folder is that was dropped on the window."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from onetrainer.errors import UserError
 
@@ -12,8 +11,7 @@ DroppedKind = Literal["preset", "images", "model", "lora", "vae", "run"]
 ACCEPTED = "images, a folder of images, a model, a LoRA, a VAE, a preset or a run"
 
 
-@dataclass(frozen=True)
-class Dropped:
+class Dropped(NamedTuple):
     """One thing that the window can use.
 
     path: Of images, their folder. family: What a model is or an addition was made for; "" if

@@ -1,9 +1,8 @@
 """Pages, groups and rows of the settings; values as text and text as values."""
 
 import re
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from onetrainer.config.base.encoders import FAMILY, encoder_label, encoders_by_key
 from onetrainer.config.base.numbers import number_text
@@ -29,8 +28,7 @@ _PLANS_REMEMBERED = 256
 _PATHS_REMEMBERED = 4096
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Settings of one section under its title, with its subsections."""
 
     key: str
@@ -55,8 +53,7 @@ CardName = Subject | Literal["verdict", "memory", "cost"]
 """A card next to the settings: a summary, the forecast's verdict or all of it, or the time."""
 
 
-@dataclass(frozen=True)
-class PagePlan:
+class PagePlan(NamedTuple):
     """One page of settings and the sections of the config that it shows.
 
     Subsections with a page of their own are listed in that page's `sections`; the page of the
@@ -205,7 +202,7 @@ def pages() -> tuple[PagePlan, ...]:
     for plan in _PLANS:
         names = plan.sections + (rest if plan.name == _FALLBACK_PAGE else ())
         there = tuple(name for name in names if name.partition(".")[0] in inner)
-        found.append(replace(plan, sections=there))
+        found.append(plan._replace(sections=there))
     return tuple(found)
 
 
@@ -348,7 +345,7 @@ def _group(
     is_inner = "." in section
     title = choice.ui.label if choice is not None and is_inner else section_title(section, variants)
     group = Group(section, title, lead, tuple(inner), subgroups)
-    return replace(group, title=inner[0].ui.label) if group.is_one_list else group
+    return group._replace(title=inner[0].ui.label) if group.is_one_list else group
 
 
 def _is_visible(setting: Setting) -> bool:

@@ -1,16 +1,15 @@
 """Origin of files and values: a run's folder, the demo, or the user."""
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from onetrainer.demo.write import MARKER, demo_configs
 from onetrainer.errors import UserError
 from onetrainer.run.run_folder import RunFolder
 
 
-@dataclass(frozen=True)
-class _Demo:
+class _Demo(NamedTuple):
     """What the configs of the demo set that nobody else would."""
 
     prompts: frozenset[str]
@@ -27,8 +26,7 @@ def _demo() -> _Demo:
     )
 
 
-@dataclass(frozen=True)
-class PresetOrigin:
+class PresetOrigin(NamedTuple):
     """Where the values of a draft were loaded from.
 
     Attributes:

@@ -1,8 +1,7 @@
 """What is wrong with the values of a document, and with which of them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import get_args
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, get_args
 
 from pydantic import BaseModel
 
@@ -15,12 +14,11 @@ from onetrainer.presets import presets
 _SECTIONS_AT_ONCE = 8  # some 6 ms
 
 
-@dataclass(frozen=True)
-class ValueCheck:
+class ValueCheck(NamedTuple):
     """Result of a check. config: None if a value is invalid, or nothing was checked."""
 
     config: TrainConfig | None = None
-    problems: list[Problem] = field(default_factory=list)
+    problems: Sequence[Problem] = ()
 
     @property
     def invalid(self) -> set[str]:

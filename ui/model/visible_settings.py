@@ -1,6 +1,6 @@
 """Settings that are visible now."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from onetrainer.config.fields import Setting
 from onetrainer.presets.presets import value_at
@@ -11,8 +11,7 @@ from ui.model.form_fields import edit_text
 ANY = ("*",)
 
 
-@dataclass(frozen=True)
-class Visibility:
+class Visibility(NamedTuple):
     """Which settings to show: all advanced ones, and single ones."""
 
     with_advanced: bool

@@ -1,13 +1,12 @@
 """Where somebody types: a control, and a place in its text, which outlive the widgets."""
 
 import tkinter as tk
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ui.widgets.widgets import Widgets, focused
 
 
-@dataclass(frozen=True)
-class TypingPlace:
+class TypingPlace(NamedTuple):
     """The name of a control, and its insertion cursor; "" for none."""
 
     name: str = ""

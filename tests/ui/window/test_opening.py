@@ -16,9 +16,11 @@ _LONGEST_S = 120
 
 CODE = """
 import gc, json, sys
+from dataclasses import is_dataclass
 from tests.benchmarks.opened_window import open_painted
 app = open_painted(sys.argv[1:])
 from onetrainer.config.base.section import Section
+from onetrainer.config.fields import _settings as settings_of
 def below(section):
     for each in section.__subclasses__():
         yield from (each, *below(each))
@@ -32,8 +34,15 @@ def state():
         "problems": [problem.severity for problem in draft.problems],
         "page": app.page,
     }
+def classes():
+    for name, module in [*sys.modules.items()]:
+        for one in vars(module).values() if name.startswith(("onetrainer.", "ui.")) else ():
+            if isinstance(one, type) and one.__module__ == name:
+                yield one
 found = {
     "painted": state(),
+    "dataclasses": [each.__name__ for each in classes() if is_dataclass(each)],
+    "collected": settings_of.cache_info().currsize,
     "modules": sorted(sys.modules),
     "built": [each.__name__ for each in below(Section) if each.__pydantic_complete__],
     "frozen": gc.get_freeze_count(),
@@ -148,7 +157,13 @@ ROOMS = {
     "ui.progress": {"units"},
 }
 """What a folder may have imported by then: all of it is read and run before anything is seen."""
+DATACLASSES = {
+    *("Fix", "Offer", "Problem", "Amount", "InSteps", "Ui", "FamilyTexts", "Setting"),
+    *("WindowState", "FindingGroup", "FormContext", "Room", "Slot"),
+}
+"""Those that may have been defined by then. Each takes a millisecond, a `NamedTuple` a tenth."""
 OF_TRAINING = {
+    "dataclasses": {"BarRow", "FixSummary", "PlotCurve", "Verdict"},
     "ui.charts": {"bar_table", "stacked_bar"},
     "ui.pages.settings": {"memory_card", "rate_plot", "small_plot"},
 }
@@ -156,7 +171,10 @@ OF_TRAINING = {
 
 
 def opened(display, folder, config, page):
-    """What is there once the first page is on the screen, and after the draft was checked."""
+    """What is there once the first page is on the screen, and after the draft was checked.
+
+    config: None for the last draft.
+    """
     return answer_of(CODE, display, folder, config, {"page": page})
 
 
@@ -167,7 +185,7 @@ def answer_of(code, display, folder, config, state):
     (own / "window.json").write_text(json.dumps(state))
     places = {name: str(folder) for name in ("HOME", "XDG_CONFIG_HOME")}
     answer = subprocess.run(
-        [sys.executable, "-c", code, str(config)],
+        [sys.executable, "-c", code, *([str(config)] if config else [])],
         cwd=own,
         env={**os.environ, **places, "DISPLAY": display, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -208,6 +226,11 @@ def test_a_page_whose_cards_depend_on_the_check_is_painted_after_it(display, tmp
     assert (found["painted"]["page"], found["painted"]["is_valid"]) == ("hardware", True)
 
 
+def test_settings_are_collected_for_a_page_that_shows_some_only(display, tmp_path):
+    found = opened(display, tmp_path, None, "welcome")
+    assert (found["painted"]["page"], found["collected"]) == ("welcome", 0)
+
+
 @each("page, more", [("model", {}), ("training", OF_TRAINING)])
 def test_only_what_the_first_page_shows_is_made_before_it_is_painted_and_the_rest_then(
     display, tmp_path, page, more
@@ -229,6 +252,7 @@ def test_only_what_the_first_page_shows_is_made_before_it_is_painted_and_the_res
             if name.startswith(f"{folder}.")
         }
         assert inside <= allowed | more.get(folder, set()), folder
+    assert {*found["dataclasses"]} <= DATACLASSES | more.get("dataclasses", set())
     assert found["built"] == []
     assert found["frozen"] > 10_000
     assert not found["collects"]  # the window does, in its own thread

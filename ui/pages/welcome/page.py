@@ -2,8 +2,8 @@
 
 import tkinter as tk
 from collections.abc import Callable
-from dataclasses import dataclass
 from tkinter import ttk
+from typing import NamedTuple
 
 from onetrainer.families.registry import any_base
 from ui.context import Context, View
@@ -22,8 +22,7 @@ _KEYS = (
 )
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """One way to start."""
 
     title: str

@@ -1,7 +1,6 @@
 """Settings of text encoders: one section for each that a family may have."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -24,8 +23,8 @@ SECOND = "method.text_encoders.te2.train"
 def trio(monkeypatch):
     """A registered family with a third text encoder."""
     sdxl = registry.family_spec("sdxl")
-    third = replace(sdxl.encoders[0], name="te3", label="sentence encoder")
-    spec = replace(sdxl, name="trio", label="Trio", encoders=(*sdxl.encoders, third))
+    third = sdxl.encoders[0]._replace(name="te3", label="sentence encoder")
+    spec = sdxl._replace(name="trio", label="Trio", encoders=(*sdxl.encoders, third))
     monkeypatch.setattr(registry, "FAMILIES", (*registry.FAMILIES, spec))
     return spec
 
