@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -307,24 +307,23 @@ def _limits(marks: list[Any]) -> dict[str, Any]:
     for mark in marks:
         if isinstance(mark, Ui):
             continue
-        for part in mark if isinstance(mark, Interval) else (mark,):
-            match part:
-                case Ge(ge=value):
-                    limits["lowest"] = value
-                case Gt(gt=value):
-                    limits |= {"lowest": value, "above_lowest": True}
-                case Le(le=value):
-                    limits["highest"] = value
-                case Lt(lt=value):
-                    limits |= {"highest": value, "below_highest": True}
-                case MultipleOf(multiple_of=value):
-                    limits["multiple_of"] = value
-                case MaxLen(max_length=value):
-                    limits["max_length"] = value
-                case InSteps():
-                    limits |= {"lowest": part.lowest, "highest": part.highest}
-                case MinLen() | _:
-                    pass
+        match mark:
+            case Ge(ge=value):
+                limits["lowest"] = value
+            case Gt(gt=value):
+                limits |= {"lowest": value, "above_lowest": True}
+            case Le(le=value):
+                limits["highest"] = value
+            case Lt(lt=value):
+                limits |= {"highest": value, "below_highest": True}
+            case MultipleOf(multiple_of=value):
+                limits["multiple_of"] = value
+            case MaxLen(max_length=value):
+                limits["max_length"] = value
+            case InSteps():
+                limits |= {"lowest": mark.lowest, "highest": mark.highest}
+            case MinLen() | _:
+                pass
     return limits
 
 

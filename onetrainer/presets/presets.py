@@ -10,7 +10,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from onetrainer.config.base.variants import KIND, selected_variants, with_default_variants
+from onetrainer.config.base.variants import (
+    KIND,
+    chosen_section,
+    selected_variants,
+    with_default_variants,
+)
 from onetrainer.config.complete import completed
 from onetrainer.config.fields import Setting, setting_at, settings
 from onetrainer.config.migrate import interval_with_unit, migrate
@@ -177,9 +182,8 @@ def as_preset(config: TrainConfig, *, description: str = "", notes: str = "") ->
 def defaults(selected: Mapping[str, str]) -> Document:
     """Return the defaults of all settings for some variants (see `selected_variants`)."""
     document: Document = {}
-    known = {setting.path for setting in settings(TrainConfig, selected=selected)}
     for path, name in selected.items():
-        if f"{path}.{KIND}" in known:
+        if chosen_section(path, selected, TrainConfig) is not None:
             document = with_value(document, f"{path}.{KIND}", name)
     return completed(document)
 

@@ -11,8 +11,7 @@ from math import inf
 from pydantic import BaseModel
 
 from onetrainer.config.base.encoders import FAMILY
-from onetrainer.config.base.variants import KIND, as_section, selected_variants
-from onetrainer.config.base.variants import variants as variant_types
+from onetrainer.config.base.variants import KIND, chosen_section, selected_variants
 from onetrainer.config.complete import completed
 from onetrainer.config.fields import Setting, settings
 from onetrainer.config.migrate import migrate
@@ -69,17 +68,7 @@ def defaults_in(variants: Variants) -> Document:
 @lru_cache(_REMEMBERED)
 def section_at(path: str, variants: Variants) -> type[BaseModel] | None:
     """Return the class of the section at a path for the chosen variant; None if there is none."""
-    chosen = dict(variants)
-    section: type[BaseModel] | None = TrainConfig
-    place = ""
-    for key in path.split("."):
-        field = section.model_fields.get(key) if section is not None else None
-        if field is None:
-            return None
-        place = f"{place}.{key}" if place else key
-        found = variant_types(field)
-        section = found.get(chosen.get(place, "")) if found else as_section(field.annotation)
-    return section
+    return chosen_section(path, dict(variants), TrainConfig)
 
 
 def entries_of(setting: Setting) -> tuple[Setting, ...]:
@@ -110,13 +99,12 @@ def with_variants(document: Document, variants: Variants) -> tuple[Document, dic
     section is the one it has after the outer section was converted.
     """
     own: dict[str, object] = {}
-    chosen = dict(variants)
-    for setting in settings_in(variants):
-        if is_variant_choice(setting.path):
-            section = section_of(setting.path)
-            own[setting.path] = value_at(document, setting.path)
-            if own[setting.path] != chosen[section]:
-                document = presets.with_variant(document, section, chosen[section])
+    for section, kind in variants:
+        if section_at(section, variants) is not None:
+            path = f"{section}.{KIND}"
+            own[path] = value_at(document, path)
+            if own[path] != kind:
+                document = presets.with_variant(document, section, kind)
     return document, own
 
 

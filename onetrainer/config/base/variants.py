@@ -73,6 +73,22 @@ def selected_variants(document: Mapping[str, Any], root: type[BaseModel]) -> dic
     return selected
 
 
+def chosen_section(
+    path: str, selected: Mapping[str, str], root: type[BaseModel]
+) -> type[BaseModel] | None:
+    """Return the section at a path for the selected variants; None if there is none."""
+    section: type[BaseModel] | None = root
+    place = ""
+    for key in path.split("."):
+        field = section.model_fields.get(key) if section is not None else None
+        if field is None:
+            return None
+        place = f"{place}.{key}" if place else key
+        by_name = variants(field)
+        section = by_name.get(selected.get(place, "")) if by_name else as_section(field.annotation)
+    return section
+
+
 def with_default_variants(document: Mapping[str, Any], root: type[BaseModel]) -> dict[str, Any]:
     """Return the document with the default variant filled in where a section names none."""
     filled = dict(document)
