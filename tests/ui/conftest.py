@@ -19,7 +19,7 @@ from tests.ui.desk import SHORT_WAITS, Desk
 from tests.ui.project import write_project
 from tests.ui.pumping import pump_until
 from tests.ui.window_server import end_all, serve_workers
-from tests.ui.xscreen import DEADLINE, screen
+from tests.ui.xscreen import DEADLINE, Hands, screen
 from ui.background.collection import collect_in_this_thread
 from ui.background.threads import Jobs
 from ui.forms.form import Form
@@ -133,6 +133,9 @@ def long_project(tmp_path: Path) -> Path:
 def root(display: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tk.Tk]:
     """A root window in this process; a callback that raises fails the test."""
     monkeypatch.setenv("DISPLAY", display)
+    hands = Hands(display)
+    hands.park()  # where the last test has left it, a widget may come to lie under it
+    hands.close()
     window = tk.Tk()
     gc.collect()  # of the window before
     caught: list[BaseException] = []

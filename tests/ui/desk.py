@@ -237,7 +237,7 @@ class Desk:
 
     def park(self) -> None:
         """The pointer in the last corner of the screen, where no menu opens under it."""
-        self._hands.point(10_000, 10_000)
+        self._hands.park()
         self._settle()
 
     def wheel(self, x: int, y: int, button: str, turns: int = 1) -> None:

@@ -100,6 +100,10 @@ class Hands:
         self._test.XTestFakeMotionEvent(self._server, -1, x, y, ctypes.c_ulong(0))
         self._wait()
 
+    def park(self) -> None:
+        """The pointer in the last corner of the screen, where nothing opens under it."""
+        self.point(10_000, 10_000)
+
     def click(self, button: int = 1, times: int = 1) -> None:
         """times: 2 for a double click, however slow the machine: the server notes when."""
         for is_down in (True, False) * times:
