@@ -32,6 +32,10 @@ _MOST_FILES = 8
 _MODIFIERS = 0x4 | 0x8
 
 
+_Found = tuple[list[PresetRow], Path | None, Path | None]
+"""Rows, the file to select, and the file that was selected before."""
+
+
 class PresetsPage(View):
     """Table of presets, and what the selected one would change."""
 
@@ -141,22 +145,31 @@ class PresetsPage(View):
         self.details.arrange(is_wide=not is_wide)
 
     def _list(self, select: Path | None) -> None:
-        """Read the presets in a thread, and select one when they are known."""
+        """Read the presets in a thread, and select one when they are known.
+
+        A row that a person selects meanwhile stays selected.
+        """
         folder, demo = self._context.draft.value("output.folder"), self._context.demo
         current = self._context.draft.origin.path
         files = [*self._files, *([current] if current else [])]
+        before = self._selected
 
-        def work() -> tuple[list[PresetRow], Path | None]:
-            return list_rows(demo, run_parents(folder), files), select
+        def work() -> _Found:
+            return list_rows(demo, run_parents(folder), files), select, before
 
         self._lists.ask(work)
 
-    def _listed(self, found: tuple[list[PresetRow], Path | None]) -> None:
+    def _listed(self, found: _Found) -> None:
         is_first, self._is_listed = not self._is_listed, True
-        self._rows, select = found
+        self._rows, select, before = found
+        is_wanted = select is not None and before == self._selected
         self._show()
-        if select is not None or is_first:
+        if is_wanted or is_first:
             self.table.select(select)
+
+    @property
+    def _selected(self) -> Path | None:
+        return self.table.chosen.path if self.table.chosen else None
 
     def _show(self) -> None:
         words = self._search.get().lower().split()
@@ -253,7 +266,7 @@ class PresetsPage(View):
         row = self._own_row()
         if row is not None and delete_preset(self._context, row.preset):
             self.table.move(1)
-            self._list(self.table.chosen.path if self.table.chosen else None)
+            self._list(self._selected)
 
     def _own_row(self) -> PresetRow | None:
         """Return the selected preset of the user, whose notes are saved."""
