@@ -1,5 +1,6 @@
 """What is done to a user's preset files: notes, rename, delete with a way back."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from onetrainer.errors import UserError
@@ -30,8 +31,11 @@ def rename_preset(context: Context, preset: Preset) -> Path:
         return path
 
 
-def delete_preset(context: Context, preset: Preset) -> bool:
-    """Move a preset to the deleted ones, and offer to undo it; return whether it was moved."""
+def delete_preset(context: Context, preset: Preset, restored: Callable[[], object]) -> bool:
+    """Move a preset to the deleted ones, and offer to undo it; return whether it was moved.
+
+    restored: Called when it was undone.
+    """
     draft, origin = context.draft, context.draft.origin
     try:
         deleted = own_presets.delete(preset.path)
@@ -53,6 +57,7 @@ def delete_preset(context: Context, preset: Preset) -> bool:
             draft.set_origin(origin)
         context.act.show_message(f"“{preset.name}” is back.")
         draft.notify()
+        restored()
 
     context.act.show_message(
         f"Deleted “{preset.name}”. It is kept as {deleted}.",

@@ -98,7 +98,8 @@ def test_an_own_preset_gets_notes_another_name_and_comes_back_after_deletion(des
     assert (own.exists(), json.loads(renamed.read_text())["notes"]) == (False, "good at 900")
     desk.click("presets table")
     desk.key("Delete")
-    desk.wait(lambda: not renamed.exists(), "the deletion")
+    desk.wait(lambda: "bella" not in desk.state["presets"]["rows"], "the deletion")
+    assert not renamed.exists()
     desk.click("undo delete")
     desk.wait(lambda: "bella" in desk.state["presets"]["rows"], "the row again")
     assert json.loads(renamed.read_text())["training"] == {"steps": 1200}

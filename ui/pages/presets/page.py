@@ -264,7 +264,10 @@ class PresetsPage(View):
 
     def _delete(self) -> None:
         row = self._own_row()
-        if row is not None and delete_preset(self._context, row.preset):
+        if row is None:
+            return
+        restored = partial(self._list, row.path)
+        if delete_preset(self._context, row.preset, restored):
             self.table.move(1)
             self._list(self._selected)
 
