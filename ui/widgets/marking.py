@@ -1,12 +1,37 @@
 """Several cells of a grid selected at once: by Ctrl and Shift with a click, or by keys."""
 
 import tkinter as tk
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from typing import TypeVar
 
 from ui.widgets.grid import Grid
 
+Member = TypeVar("Member")
 _MODIFIERS = 0x1 | 0x4  # Shift, Control
+
+
+class _All(AbstractSet[int]):
+    """All numbers below one: as a set, those of 100,000 cells would take 7 MB."""
+
+    def __init__(self, count: int) -> None:
+        self._numbers = range(count)
+
+    def __contains__(self, number: object) -> bool:
+        """Return whether a number is below the end."""
+        return number in self._numbers
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the numbers in order."""
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[Member]) -> AbstractSet[Member]:
+        """Return what an operation of sets gives."""
+        return frozenset(it)
 
 
 class Marking:
@@ -27,7 +52,7 @@ class Marking:
         canvas.bind("<Control-Button-1>", lambda _: self._toggle(grid.below_pointer))
         canvas.bind("<Shift-Button-1>", lambda _: self._mark_to(grid.below_pointer))
         canvas.bind("<Control-space>", lambda _: self._toggle(grid.current))
-        canvas.bind("<Control-a>", lambda _: self.mark(set(range(grid.count))))
+        canvas.bind("<Control-a>", lambda _: self.mark(_All(grid.count)))
         canvas.bind("<ButtonRelease-1>", self._clicked)  # the grid takes the press
 
     def mark(self, marked: AbstractSet[int]) -> str:

@@ -63,7 +63,10 @@ class Thumbnails:
     @property
     def target(self) -> Sequence[int]:
         """Indices in the list of the marked images; of all that are shown if none is marked."""
-        return [self.shown[at] for at in sorted(self._marking.marked)] or self.shown
+        marks = self.marks
+        if len(marks) in (0, len(self.shown)):
+            return self.shown
+        return [self.shown[at] for at in sorted(marks)]
 
     def mark(self, places: AbstractSet[int]) -> None:
         """Mark images by their places among those that are shown, and no others."""
