@@ -31,7 +31,6 @@ class ParagraphEditor:
         self._changed = changed
         is_list = (setting.max_length or 0) >= _LIST_FROM
         self._least = _LIST_LINES if is_list else _LINES
-        self._is_showing = False
         frame = widgets.frame(parent)
         text = widgets.text_box(frame, width=20, height=self._least)
         text.bind("<<Modified>>", lambda _: self.settle())
@@ -51,11 +50,8 @@ class ParagraphEditor:
     def show(self, value: object) -> None:
         text = edit_text(value)
         if self.read() != text:
-            self._is_showing = True
             self._text.replace("1.0", "end-1c", text)
-            self._text.edit_modified(False)
-            self._text.update_idletasks()
-            self._is_showing = False
+            self._text.edit_modified(False)  # before Tk's event comes, which would report it
             self._fit()
 
     def read(self) -> object:
@@ -63,7 +59,7 @@ class ParagraphEditor:
 
     def settle(self) -> None:
         """Report what was typed now, as Tk's own event about it comes after others that wait."""
-        if self._text.edit_modified() and not self._is_showing:
+        if self._text.edit_modified():
             self._changed()
             self._fit()
         self._text.edit_modified(False)
