@@ -18,10 +18,11 @@ class Face(NamedTuple):
         fill: Its color.
         ground: Color around it.
         ring: Color of its edge; None for none.
-        size: Of the image. Its middle is repeated where the widget is larger.
+        size: The least it has. Its middle is repeated where the widget is larger.
         radius: Of its corners.
         inset: From the left and right edge of the image, and from the upper and lower one.
         is_clear: Whether the image is transparent around it; corners still fade to `ground`.
+        spare: What the image has more of its middle, so that this is repeated less often.
     """
 
     fill: Role
@@ -31,11 +32,15 @@ class Face(NamedTuple):
     radius: float = 6
     inset: tuple[float, float] = (0, 0)
     is_clear: bool = False
+    spare: tuple[int, int] = (0, 0)
 
 
 Looks = Sequence[tuple[str, Face]]
 """Faces by the states of ttk in which they are seen, the first that applies; the last by ""."""
 _RING = 2.0
+# Pixels of spare middle along a thin face, such as an entry or a bar, and otherwise.
+_LONG, _SHORT, _THIN = 144, 40, 24
+_LASTING = ("", "disabled")  # looks that a widget has for long
 
 
 class Faces:
@@ -87,14 +92,21 @@ class Faces:
         style, name = ttk.Style(self._root), self._named(name)
         if name not in style.element_names():
             first = looks[-1][1]
+            width, height = map(self._px, first.size)
             border = [
-                min(self._px(gap + first.radius), (self._px(side) - 1) // 2)
-                for gap, side in zip(first.inset, first.size, strict=True)
+                min(self._px(gap + first.radius), (side - 1) // 2)
+                for gap, side in zip(first.inset, (width, height), strict=True)
             ]
-            states = [word for states, face in looks[:-1] for word in (states, self._image(face))]
-            images, create = (self._image(first), *states), ("ttk::style", "element", "create")
+            made = {
+                states: self._image(_spacious(face) if states in _LASTING else face)
+                for states, face in looks
+            }
+            rest = made.pop("")
+            images = (rest, *(word for state in made.items() for word in state))
             options = ("-border", border, "-padding", 0, "-sticky", "nswe")
-            self._root.tk.call(*create, name, "image", images, *options)
+            size = ("-width", width, "-height", height)
+            create = ("ttk::style", "element", "create", name, "image", images)
+            self._root.tk.call(*create, *options, *size)
         return name
 
     def repaint(self) -> None:
@@ -112,10 +124,13 @@ class Faces:
     def _px(self, length: float) -> int:
         return round(length * self.scale)
 
+    def _size(self, face: Face) -> list[int]:
+        return [self._px(sum(sides)) for sides in zip(face.size, face.spare, strict=True)]
+
     def _image(self, face: Face) -> str:
         key = face, self.scale
         if key not in self._images:
-            self._images[key] = make(self._root, *map(self._px, face.size))
+            self._images[key] = make(self._root, *self._size(face))
             self._paint(face)
         return self._images[key]
 
@@ -123,10 +138,12 @@ class Faces:
         palette, put, image = self._palette(), self._root.tk.call, self._images[face, self.scale]
         ground, fill = palette[face.ground], palette[face.fill]
         edge, ring = (palette[face.ring], self._px(_RING)) if face.ring else (fill, 0)
-        (width, height), (left, top) = map(self._px, face.size), map(self._px, face.inset)
+        (width, height), (left, top) = self._size(face), map(self._px, face.inset)
         right, bottom = width - left, height - top
         if not face.is_clear:
             put(image, "put", ground, "-to", 0, 0, width, height)
+            if ground == fill and not ring:
+                return
         reach = min(self._px(face.radius), (right - left) // 2, (bottom - top) // 2)
         # Tk reads the color of every pixel of a row anew, but that of a box once.
         for color, by in ((edge, 0), (fill, ring)) if ring else ((fill, 0),):
@@ -145,6 +162,20 @@ class Faces:
                 if reach and (across, down) != (1, 1):
                     flip = ("-subsample", across, down)
                     put(image, "copy", image, *quarter, *flip, "-to", x, y)
+
+
+def _spacious(face: Face) -> Face:
+    """Return a face with spare middle, in the ways in which it has one.
+
+    ttk repeats the middle piece by piece, each of which is a request to the screen: it took
+    thousands of them to show a window. A look of a moment is not worth a larger image.
+    """
+    spare = (_LONG if across <= _THIN else _SHORT for across in reversed(face.size))
+    width, height = (
+        more if 2 * (gap + face.radius) < side else 0
+        for more, gap, side in zip(spare, face.inset, face.size, strict=True)
+    )
+    return face._replace(spare=(width, height))
 
 
 @cache

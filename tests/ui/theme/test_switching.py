@@ -6,8 +6,9 @@ import pytest
 from PIL import ImageColor, ImageGrab
 
 from tests.ui.pumping import pump_until, resize
+from ui.shell.nav import WIDTH
 from ui.theme.palette import PALETTES
-from ui.theme.rounded import ButtonKind
+from ui.theme.rounded import ButtonKind, entry_style
 from ui.widgets.slider import Slider
 
 
@@ -122,3 +123,13 @@ def test_a_slider_follows_the_pointer_and_the_keys_but_says_nothing_of_what_it_i
     for key, value in (("<Down>", 0.5), ("<Up>", 0.75)):
         slider.widget.event_generate(key)
         assert said[-1] == slider.value == value
+
+
+def test_an_entry_at_rest_is_drawn_in_one_piece_between_its_edges(widgets, root):
+    def images():
+        return {*root.tk.splitlist(root.tk.call("image", "names"))}
+
+    before = images()
+    entry_style(widgets.theme.faces, "OneTrainerBody")
+    widths = sorted(int(root.tk.call("image", "width", each)) for each in images() - before)
+    assert widths[-2] < WIDTH / 2 and widths[-1] >= WIDTH - 20  # the others are looks of a moment
