@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-_FORMS = (
+# Compiled when they are first needed, since every command imports them: `re` remembers them.
+_TOKENS = (
     r"(?<=://)()[^/\s\"'@]+(?=@)",  # https://user:token@host
     r"(?i)([?&][\w-]*(?:token|key|auth|password|secret|signature|sig)=)[^&\s\"'#]+",
     r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}",
@@ -16,15 +17,13 @@ _FORMS = (
     r"()\b(?:hf_|api_org_|gh[pousr]_|github_pat_)[A-Za-z0-9]{16}\w*",
     r"()\b(?:glpat|sk)-(?=[\w-]*\d)[\w-]{16,}",
 )
-_TOKENS = tuple(map(re.compile, _FORMS))
 """Each matches what precedes a secret, as a group that stays, and the secret."""
 _SEPARATOR = r"[\\/]+"  # also the doubled backslashes of JSON
 _END = r"(?=[\\/\s\"'“”)\]>:,;]|$)"
 _WORD = r"[^\\/\s\"'<>:,;]+"
-_HOMES = re.compile(
-    rf"((?:{_SEPARATOR}|^|(?<=[\s\"']))(?:home|Users|media){_SEPARATOR})"
-    rf"(?:{_WORD}(?: {_WORD}){{0,2}}(?=[\\/])|{_WORD})",  # names may hold spaces
-    re.IGNORECASE | re.MULTILINE,
+_HOMES = (
+    rf"(?im)((?:{_SEPARATOR}|^|(?<=[\s\"']))(?:home|Users|media){_SEPARATOR})"
+    rf"(?:{_WORD}(?: {_WORD}){{0,2}}(?=[\\/])|{_WORD})"  # names may hold spaces
 )
 _SHORTEST_NAME = 3
 
@@ -32,7 +31,7 @@ _SHORTEST_NAME = 3
 def without_tokens(text: str) -> str:
     """Return a text with access tokens and passwords replaced by `<token>`."""
     for pattern in _TOKENS:
-        text = pattern.sub(r"\1<token>", text)
+        text = re.sub(pattern, r"\1<token>", text)
     return text
 
 
@@ -41,7 +40,7 @@ def redact(text: str) -> str:
     text = without_tokens(text)
     for pattern, replacement in _own_names():
         text = pattern.sub(replacement, text)
-    return _HOMES.sub(r"\1<user>", text)
+    return re.sub(_HOMES, r"\1<user>", text)
 
 
 def _own_names() -> Iterator[tuple[re.Pattern[str], str]]:
