@@ -31,7 +31,7 @@ from ui.model.window_state import read_state, write_state
 from ui.pages.preparations import Preparations
 from ui.pages.registry import PAGES, PASSING_PAGES, SETTINGS_PAGES, make_view
 from ui.shell.cover import Cover
-from ui.shell.geometry import fitting, visible_geometry
+from ui.shell.geometry import fitting, known_geometry, visible_geometry
 from ui.shell.shell import Shell
 from ui.theme.theme import Theme
 from ui.widgets.kept import Kept
@@ -255,8 +255,7 @@ class App:
         if not self.draft.is_held:  # a file that may be wrong would take the place of the draft
             self.window_state.store_draft(self.draft)
         if self.root.winfo_viewable():
-            # `winfo_geometry` is that of the inside: the window would move down each time.
-            self.window_state.geometry = self.root.geometry()
+            self.window_state.geometry = known_geometry(self.root, self._asked_geometry)
         folder = self.session.folder
         self.window_state.show_run(folder.path if folder else None)
         try:
@@ -362,6 +361,7 @@ class App:
         state = self.window_state
         state.geometry = visible_geometry(state.geometry, root) or self._default_size()
         root.geometry(state.geometry)
+        self._asked_geometry = state.geometry
 
     def _default_size(self) -> str:
         return "x".join(map(str, fitting(self._theme, _SIZE)))

@@ -9,17 +9,29 @@ _SPARED = (16, 60)
 
 
 def visible_geometry(geometry: str, root: tk.Tk) -> str:
-    """Return the last geometry; "" if it is no longer on the screen."""
+    """Return the last geometry; "" if it is no longer on the screen. It may be a size alone."""
     size, *offsets = geometry.replace("-", "+").split("+")
     width, _, height = size.partition("x")
-    if not (width.isdecimal() and height.isdecimal() and len(offsets) == 2):
+    if not (width.isdecimal() and height.isdecimal() and len(offsets) in (0, 2)):
         return ""
-    fits = int(width) <= root.winfo_screenwidth() and int(height) <= root.winfo_screenheight()
-    is_on = all(offset.isdecimal() for offset in offsets) and (
-        int(offsets[0]) < root.winfo_screenwidth() - 100
-        and int(offsets[1]) < root.winfo_screenheight() - 100
+    screen = root.winfo_screenwidth(), root.winfo_screenheight()
+    fits = int(width) <= screen[0] and int(height) <= screen[1]
+    is_on = all(
+        offset.isdecimal() and int(offset) < side - 100
+        for offset, side in zip(offsets, screen, strict=False)
     )
     return geometry if fits and is_on else ""
+
+
+def known_geometry(root: tk.Tk, asked: str) -> str:
+    """Return the geometry of a window that was opened with `asked`, as another start needs it.
+
+    That is of its frame: of the inside, as `winfo_geometry` tells it, the window would move down
+    each time. Where the window manager has chosen the place and nobody has moved it since, Tk
+    takes it to be at +0+0; the window manager then chooses again.
+    """
+    geometry = root.geometry()
+    return geometry if "+" in asked else geometry.removesuffix("+0+0")
 
 
 def height_of(root: tk.Tk, geometry: str) -> int:
