@@ -2,9 +2,8 @@
 
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
 from pydantic import BaseModel
@@ -29,8 +28,7 @@ _Found = tuple[str, Needs, "Setting"]
 Kind = Literal["yes-no", "integer", "amount", "number", "text", "choice", "list"]
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting.
 
     Attributes:
@@ -164,8 +162,8 @@ def encoder_settings(section: type[BaseModel], path: str, family: str = "") -> t
         only_with = {FAMILY: tuple(families)} if len(families) < len(FAMILY_LABELS) else {}
         for setting in _merged(_walk(section, f"{path}.{key}.", None, ())):
             label = _about_encoder(setting.ui.label, name)
-            ui = replace(setting.ui, label=label, only_with=only_with)
-            found.append(replace(setting, ui=ui, encoder=name))
+            ui = setting.ui._replace(label=label, only_with=only_with)
+            found.append(setting._replace(ui=ui, encoder=name))
     return tuple(found)
 
 
@@ -255,7 +253,7 @@ def _merged(found: Iterator[_Found]) -> Iterator[Setting]:
         else:
             merged[path], needs[path] = setting, own
     for path, setting in merged.items():
-        yield replace(setting, path=path, needs=needs[path])
+        yield setting._replace(path=path, needs=needs[path])
 
 
 @cache
@@ -268,7 +266,7 @@ def _variant_setting(section: type[BaseModel], key: str) -> Setting:
     return Setting(
         path=KIND,
         kind="choice",
-        ui=replace(ui, choices=titles),
+        ui=ui._replace(choices=titles),
         defined_at=(owner_of(section, key), key),
         default=default_variant(field),
         choices=tuple(by_name),

@@ -3,7 +3,6 @@
 import tkinter as tk
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from onetrainer.config.fields import Setting
 from ui.forms.lists import ListCard
@@ -191,4 +190,4 @@ class GroupCard:
 
 def _known(setting: Setting) -> Setting:
     """Return what a setting is to the user, whichever variants have it."""
-    return replace(setting, needs=())
+    return setting._replace(needs=())

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
@@ -42,8 +42,7 @@ Steps = int | Amount
 """A number of steps, or an amount that becomes one when a run begins."""
 
 
-@dataclass(frozen=True)
-class InSteps:
+class InSteps(NamedTuple):
     """The mark of a setting that is a number of steps or another amount.
 
     Attributes:

@@ -6,8 +6,7 @@ the reference and its `--set` path all come from the field, its `Ui` mark and th
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -18,8 +17,7 @@ from onetrainer.config.base.field_help import field_help
 _SOURCE = re.compile(r"\s+Sources?:\s+")
 
 
-@dataclass(frozen=True)
-class Ui:
+class Ui(NamedTuple):
     """Display properties of a setting.
 
     Attributes:
@@ -49,12 +47,15 @@ class Ui:
     level: Literal["basic", "advanced", "hidden"] = "basic"
     editor: Literal["auto", "folder", "file", "model", "new-folder", "function", "text"] = "auto"
     search: str = ""
-    choices: Mapping[str, str] = field(default_factory=dict, hash=False)
+    choices: Mapping[str, str] = {}
     like: str = ""
     zero: str = ""
     lead: str = ""
-    only_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
-    or_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    only_with: Mapping[str, tuple[str, ...]] = {}
+    or_with: Mapping[str, tuple[str, ...]] = {}
+
+    def __hash__(self) -> int:
+        return hash(self.label)  # mappings have no hash
 
     @property
     def is_path(self) -> bool:

@@ -158,8 +158,8 @@ ROOMS = {
 }
 """What a folder may have imported by then: all of it is read and run before anything is seen."""
 DATACLASSES = {
-    *("Fix", "Offer", "Problem", "Amount", "InSteps", "Ui", "FamilyTexts", "Setting"),
-    *("WindowState", "FindingGroup", "FormContext", "Room", "Slot"),
+    *("Fix", "Offer", "Problem", "Amount", "FamilyTexts", "WindowState"),
+    *("FindingGroup", "FormContext", "Room", "Slot"),
 }
 """Those that may have been defined by then. Each takes a millisecond, a `NamedTuple` a tenth."""
 OF_TRAINING = {
