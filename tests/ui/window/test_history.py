@@ -138,6 +138,7 @@ def test_a_run_is_queued_again_deleted_and_brought_back(two_runs):
     desk.key("Return")
     desk.wait(lambda: not folder.exists(), "the run away")
     desk.wait_state(folder="")
+    desk.wait(lambda: "paper-001" not in runs(desk)["names"], "the list without it")
     assert (folder.parent / "deleted runs" / folder.name / "config.json").exists()
     desk.click("undo delete run")
     desk.wait(lambda: "paper-001" in runs(desk)["names"], "the run back in the list")
