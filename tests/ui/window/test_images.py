@@ -156,7 +156,7 @@ def replace_text(desk, folder):
     desk.key("ctrl+a")
     desk.type("last words")
     desk.page("data")
-    assert (folder / "paper-02.txt").read_text() == "last words"
+    desk.wait(lambda: (folder / "paper-02.txt").read_text() == "last words", "the saving")
 
     Image.new("RGB", (96, 96)).save(folder / "new.png")
     desk.page("images")

@@ -245,6 +245,8 @@ class ImagesPage(View):
         current = self.thumbnails.current if kept is None else kept
         self.thumbnails.show(self.images, indices, current)
         self.panels.caption.show(self.images, self.thumbnails.row)
+        if self.images.is_complete:
+            self.painting.reload()  # whose image may only have been listed before
         self.panels.count_tags()
         self._say_count()
         self._enable()

@@ -3,12 +3,17 @@
 import threading
 from types import SimpleNamespace
 
+import pytest
+
 from tests.ui.pumping import pump_until
 from tests.ui.xscreen import DEADLINE
+from ui.background.background_query import CancelToken
 from ui.background.image_cache import ImageCache
 from ui.background.image_check import make_check
+from ui.editing.image_list import read_images
 from ui.pages.images import page as page_module
 from ui.pages.images.page import ImagesPage
+from ui.pages.images.shown import Shown
 
 ACTIONS = (
     "check_images",
@@ -21,18 +26,10 @@ ACTIONS = (
 )
 
 
-def test_the_image_that_is_selected_while_a_longer_list_is_filtered_stays(
-    root, widgets, jobs, draft, project, monkeypatch
-):
-    may_find, find = threading.Event(), page_module.matching
-
-    def matching(*arguments):
-        assert may_find.wait(DEADLINE)
-        return find(*arguments)
-
-    monkeypatch.setattr(page_module, "matching", matching)
+@pytest.fixture
+def context(root, widgets, jobs, draft):
     act = SimpleNamespace(**dict.fromkeys(ACTIONS, lambda *_: ""))
-    context = SimpleNamespace(
+    return SimpleNamespace(
         root=root,
         widgets=widgets,
         draft=draft,
@@ -41,6 +38,18 @@ def test_the_image_that_is_selected_while_a_longer_list_is_filtered_stays(
         pages=(),
         act=act,
     )
+
+
+def test_the_image_that_is_selected_while_a_longer_list_is_filtered_stays(
+    context, root, jobs, project, monkeypatch
+):
+    may_find, find = threading.Event(), page_module.matching
+
+    def matching(*arguments):
+        assert may_find.wait(DEADLINE)
+        return find(*arguments)
+
+    monkeypatch.setattr(page_module, "matching", matching)
     page = ImagesPage(context, root)
     page.outer.pack(fill="both", expand=True)
     root.update()
@@ -60,3 +69,18 @@ def test_the_image_that_is_selected_while_a_longer_list_is_filtered_stays(
     may_find.set()
     deliver_until(lambda: len(page.thumbnails.shown) == 13 and not page.query.is_working)
     assert page.thumbnails.row.name == page.panels.caption.row.name == "paper-01.png"
+
+
+def test_a_mask_of_an_image_that_was_only_listed_can_be_painted_once_it_is_read(
+    context, root, widgets, jobs, draft
+):
+    """As after two changes of size, of which the second came before the images were read."""
+    lists = []
+    read_images(draft.config(), CancelToken(lambda *_: None, lists.append))
+    left = Shown(lists[0], range(len(lists[0].rows)), 0, frozenset(), "caption", True)
+    widgets.kept.keep("images", left)
+    page = ImagesPage(context, root)
+    page.outer.pack(fill="both", expand=True)
+    page.refresh()
+    assert page.painting.view.painting is None
+    pump_until(root, lambda: jobs.deliver() >= 0 and page.painting.view.painting)
