@@ -281,7 +281,12 @@ class Desk:
         """Lets the window come to rest, and the threads that work for it."""
         self.wait(lambda: not self.state["work"], "the threads")
         end = self.state["turns"] + turns
-        self.wait(lambda: self.state["turns"] >= end, "some turns")
+
+        def is_resting() -> bool:
+            state = self.state
+            return state["turns"] >= end and not state["work"]
+
+        self.wait(is_resting, "some turns")
 
     def image(self, path: Path) -> None:
         """The window and what lies over it, such as a dialog."""

@@ -82,7 +82,10 @@ class MaskView:
         """Show an image with its mask: as it was left, if its file still holds that."""
         path, locked = images.mask_path(row), images.mask_locked(row)
         self._row = row
-        if locked or not self._mask.is_known(path, self._read):
+        is_known = self._mask.is_known(path, self._read)
+        if is_known and not images.is_complete:
+            locked = ""  # its image was read before, and is read again
+        if locked or not is_known:
             self.save()
             self._mask.open(path)
             self._masked, self._loaded = None, ()
