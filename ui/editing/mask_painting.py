@@ -68,11 +68,6 @@ class MaskPainting:
         return self._done != self._saved
 
     @property
-    def is_stroking(self) -> bool:
-        """Whether a stroke has begun that has not ended."""
-        return self._before is not None
-
-    @property
     def can_undo(self) -> bool:
         """Whether there is a step to undo."""
         return self._done > 0
