@@ -7,7 +7,7 @@ from ui.context import Context
 from ui.dialogs.dialogs import Choice, ask, show_error
 
 _POLL_MS = 100
-_ENDED = "The run has ended meanwhile. Close the window again to leave."
+_ENDED = "It has ended meanwhile. Close the window again to leave."
 
 
 class Closing:
@@ -30,14 +30,16 @@ class Closing:
 
     def _ask(self) -> None:
         self._context.act.commit()
-        if (work := self._context.act.working()) and not self._is_to_end(work):
+        act, session = self._context.act, self._context.session
+        if (work := act.working()) and not self._is_to_end(work):
+            if not act.working():
+                act.show_message(_ENDED)
             return
-        session = self._context.session
         was_running = session.is_running
         answer = self._ask_about_run() if was_running else "keep"
         if answer == "":
             if was_running and not session.is_running:
-                self._context.act.show_message(_ENDED)
+                act.show_message(_ENDED)
             return
         if answer == "keep" or not session.is_running:
             self._close()
@@ -47,8 +49,8 @@ class Closing:
         except UserError as error:
             show_error(self._context, error)
             return
-        self._context.act.show_page("run")
-        self._context.act.show_message("Saving the run; the window closes when it is done …")
+        act.show_page("run")
+        act.show_message("Saving the run; the window closes when it is done …")
         self._close_after_run()
 
     def _is_to_end(self, work: str) -> bool:

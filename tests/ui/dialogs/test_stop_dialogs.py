@@ -57,17 +57,24 @@ def test_each_way_to_end_a_stopping_run_is_explained(running, asked):
         assert "ll training so far is lost" in text
 
 
-def ask_to_close(context):
-    """Closes the window; gives what is said where it stays open."""
-    said, closed = [], []
-    context.act.commit, context.act.working = lambda: True, lambda: ""
+def ask_to_close(context, *, work=""):
+    """Closes the window; gives what is said where it stays open. work: Of a page, in a run."""
+    said, closed, session = [], [], context.session
+    context.act.commit = lambda: True
+    context.act.working = lambda: work if session.is_running else ""
     context.act.show_message = said.append
     Closing(context, lambda: closed.append(True)).ask()
     assert "ended meanwhile" in said[0]
     return "closed" if closed else ""
 
 
-@pytest.mark.parametrize("question", [ask_before_discard, ask_to_end, ask_to_close])
+def ask_to_end_work(context):
+    return ask_to_close(context, work="Captions are being written.")
+
+
+@pytest.mark.parametrize(
+    "question", [ask_before_discard, ask_to_end, ask_to_close, ask_to_end_work]
+)
 def test_a_question_about_a_run_that_has_ended_meanwhile_closes(root, context, running, question):
     session = context.session = running.session
     session.pending_command, session.is_running = SimpleNamespace(name="stop"), True
