@@ -65,7 +65,7 @@ AIMS = (
         "object",
         "An object",
         "One thing, pet or product, called by a word of yours. A small file (LoRA).",
-        ("lora-character", "lora"),
+        ("lora-object", "lora-character", "lora"),
         "trigger",
     ),
     Aim(

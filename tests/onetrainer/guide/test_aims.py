@@ -106,6 +106,13 @@ def test_the_length_follows_from_the_images_and_samples_have_the_training_resolu
         assert sizes == {(config.data.resolution,) * 2} == {(1024, 1024)}
 
 
+def test_an_object_has_a_preset_of_its_own_where_the_family_has_one():
+    stems = {
+        family: preset_of(BY_NAME["object"], family).stem for family in ("sdxl", "sd15", "sd2")
+    }
+    assert stems == {"sdxl": "lora-object", "sd15": "lora-character", "sd2": "lora"}
+
+
 def test_a_full_fine_tune_takes_the_most_that_the_gpu_has_and_the_least_without_one():
     full = BY_NAME["full"]
     stems = {gib: preset_of(full, "sd15", gpu_gib=gib).stem for gib in (0.0, 7.7, 15.6, 80.0)}
