@@ -58,7 +58,7 @@ def look_at_images(
 
     report: Called with what is known so far. check: Called often; what it raises ends the look.
     """
-    concept = ConceptSettings("data.folder", folder.name, folder, require_captions=False)
+    concept = _concept_of(folder)
     try:
         concept, listing = _listed(concept)
         usable = [image.path for image in listing.images if not image.reason]
@@ -72,11 +72,19 @@ def look_at_images(
         index = index_concept(concept, headers=recent_facts(), watch=watch)
         index = _decoded(concept, index, report, check)
     except UserError as error:
-        return ImageFolder(concept, problem=f"{error.what}; {_CHOOSE}.", is_complete=True)
+        return unusable(folder, str(error.what))
     except OSError as error:  # a name that is too long
-        problem = f"{folder}: this cannot be read ({error.strerror}); {_CHOOSE}."
-        return ImageFolder(concept, problem=problem, is_complete=True)
+        return unusable(folder, f"{folder}: this cannot be read ({error.strerror})")
     return replace(_known(concept, index), is_checked=True)
+
+
+def unusable(folder: Path, why: str) -> ImageFolder:
+    """Return a folder that cannot be trained on. why: The reason, without a full stop."""
+    return ImageFolder(_concept_of(folder), problem=f"{why}; {_CHOOSE}.", is_complete=True)
+
+
+def _concept_of(folder: Path) -> ConceptSettings:
+    return ConceptSettings("data.folder", folder.name, folder, require_captions=False)
 
 
 def _decoded(

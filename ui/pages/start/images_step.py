@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import UserError
+from onetrainer.errors import ProblemsError, UserError
 from onetrainer.messages.formatting import counted
 from onetrainer.presets.find import expanded
 from ui.background.apart import apart
@@ -130,11 +130,17 @@ class ImagesStep:
 
 def _look(folder: Path, token: CancelToken["ImageFolder"]) -> "ImageFolder":
     """Look at the images of a folder, apart from the window if they are very many."""
+    # Imported late to keep the start of the window fast.
+    from onetrainer.guide.images import unusable
     from onetrainer.presets.presets import resolve
 
     # Whether there are many is counted in the subfolders, too, as these may be looked at.
     data = {"folder": str(folder), "include_subfolders": True}
-    return apart(look)(resolve({"data": data}, source=""), token)
+    try:
+        config = resolve({"data": data}, source="")
+    except ProblemsError as error:  # a name that no config can hold, such as one that is no UTF-8
+        return unusable(folder, error.problems[0].what)
+    return apart(look)(config, token)
 
 
 def look(config: TrainConfig, token: CancelToken["ImageFolder"]) -> "ImageFolder":
