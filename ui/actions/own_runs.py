@@ -14,7 +14,7 @@ from onetrainer.run.deleted import delete_run, restore_run, size_of_run
 from onetrainer.run.record import RunRecord
 from onetrainer.run.run_folder import open_run
 from ui.context import Context, Offer
-from ui.dialogs.dialogs import Choice, Dialog, ask, report_failure, show_error
+from ui.dialogs.dialogs import Choice, Dialog, ask, once_free, report_failure, show_error
 from ui.progress.units import format_bytes
 
 _LOOK_AGAIN_MS = 20
@@ -129,13 +129,11 @@ def delete_runs(
         context.act.show_message(f"Deleted {what}. Kept in {places[0][0].parent}.", offer)
         changed()
 
-    def measured_in_thread(size: int) -> None:
-        # Asked outside of what delivers results, which would stand still until the answer, and of
-        # update_idletasks, whose caller would.
-        context.root.after(1, measured, size)
-
     jobs = context.widgets.jobs
-    jobs.run(lambda: sum(map(size_of_run, paths)), measured_in_thread)
+    jobs.run(
+        lambda: sum(map(size_of_run, paths)),
+        lambda size: once_free(context.root, partial(measured, size)),
+    )
 
 
 def _leave_queue(paths: Sequence[Path]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ui.context import Context
-from ui.dialogs.dialogs import report_failure
+from ui.dialogs.dialogs import once_free, report_failure
 
 if TYPE_CHECKING:
     from onetrainer.support.findings import Finding
@@ -21,7 +21,7 @@ class SupportActions:
     def examine(self) -> None:
         """Examine this computer and show the findings."""
         self._context.act.show_message("Examining this computer, which takes some seconds …")
-        self._context.widgets.jobs.run(_examine, self._show_findings)
+        self._context.widgets.jobs.run(_examine, self._found)
 
     def report(self, folder: Path) -> None:
         """Ask what a report about a run is to hold, make it, and open its folder."""
@@ -37,6 +37,9 @@ class SupportActions:
             partial(report_failure, self._context),
         )
 
+    def _found(self, findings: "list[Finding]") -> None:
+        once_free(self._context.root, partial(self._show_findings, findings))
+
     def _show_findings(self, findings: "list[Finding]") -> None:
         from ui.dialogs.support_dialogs import show_findings
 
@@ -47,7 +50,7 @@ class SupportActions:
             self._context.act.show_message("Training five steps, which takes about ten seconds …")
             self._context.widgets.jobs.run(
                 partial(run_self_test, device="auto", precision="auto"),
-                lambda finding: self._show_findings([*findings, finding]),
+                lambda finding: self._found([*findings, finding]),
             )
 
     def _show_report(self, report: "Report") -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from onetrainer.run.run_folder import create_run
 from onetrainer.support.findings import Finding, problem
-from tests.ui.pumping import deliver_until, once_asked
+from tests.ui.pumping import deliver_until, once_asked, pump_until
 from ui.actions.support_actions import SupportActions
 
 FOUND = [Finding("python", "3.11"), problem("gpu", "hidden", "Show it.")]
@@ -43,7 +43,7 @@ def test_findings_are_shown_copied_and_completed_by_a_self_test(
     monkeypatch.setattr("onetrainer.support.self_test.run_self_test", run_self_test)
     once_asked(root, lambda: press("answer copy", "answer test"))
     SupportActions(context).examine()
-    deliver_until(widgets.jobs, lambda: len(shown) == 2)
+    pump_until(root, lambda: widgets.jobs.deliver() >= 0 and len(shown) == 2)
     assert copied == ["Copied"]
     assert root.clipboard_get() == shown[0] == "\n".join(map(str, reversed(FOUND)))
     assert shown[1].splitlines()[-1] == "good     self-test: five steps"

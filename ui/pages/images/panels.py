@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from onetrainer.captions.tag_counts import TagCounts
 from ui.background.threads import OneAtATime
 from ui.context import Context
-from ui.dialogs.dialogs import report_failure
+from ui.dialogs.dialogs import once_free, report_failure
 from ui.dialogs.edit_dialogs import ask_batch
 from ui.editing.caption_batch import BatchPlan, Edit, plan_batch
 from ui.editing.image_filter import tag_counts
@@ -77,11 +77,6 @@ class Panels:
         """What finds and replaces, made when it is first shown."""
         return ReplacePanel(self._context, self._inner, self._plan)
 
-    @property
-    def scope(self) -> str:
-        """What is said of the images that a batch is about."""
-        return self._scope.text
-
     def show_tab(self, name: str) -> None:
         """Show the caption of one image, or what changes the captions of many."""
         if self.tab:
@@ -131,8 +126,7 @@ class Panels:
 
         def planned(plan: BatchPlan) -> None:
             self._is_planning = False
-            if ask_batch(self._context, about, plan):
-                self._writing.save_all([each.change for each in plan.changes], about)
+            once_free(self._context.root, partial(self._offer, plan, about))
 
         def failed(error: Exception) -> None:
             self._is_planning = False
@@ -142,3 +136,7 @@ class Panels:
         self._context.widgets.jobs.run(
             lambda: plan_batch(images, list(indices), edit, read), planned, failed
         )
+
+    def _offer(self, plan: BatchPlan, about: str) -> None:
+        if ask_batch(self._context, about, plan):
+            self._writing.save_all([each.change for each in plan.changes], about)

@@ -10,7 +10,7 @@ from onetrainer.edits.saving import TAKE_BACK, Change, Saved, as_now
 from onetrainer.errors import some_of
 from onetrainer.messages.formatting import counted
 from ui.context import Context
-from ui.dialogs.dialogs import show_error
+from ui.dialogs.dialogs import once_free, show_error
 from ui.dialogs.edit_dialogs import ask_overwrite, ask_version
 from ui.editing.saver import Saver, Steps, Version
 
@@ -90,7 +90,10 @@ class Writing:
                 return
             self.save_all([change], f"Restore {path.name}")
 
-        self._saver.versions(path, choose)
+        def take(versions: list[Version]) -> None:
+            once_free(self._context.root, partial(choose, versions))
+
+        self._saver.versions(path, take)
 
     def _saved(self, saved: Saved, did: str = "", batch: Batch | None = None) -> None:
         """Say what became of a batch; ask about what has changed outside.
