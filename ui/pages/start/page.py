@@ -104,7 +104,8 @@ class StartPage(View):
         return True
 
     def commit(self) -> None:
-        """Take what is being typed."""
+        """Take what is being typed, and go on no longer by itself: something else is begun."""
+        self._stay()
         self._step(self._at).commit()
 
     def _step(self, index: int) -> Step:
@@ -175,6 +176,7 @@ class StartPage(View):
     def _stay(self) -> None:
         """Go on no longer by itself: what was pressed was about another answer."""
         self._goes_on = False
+        self._waits_for.say("")
 
     def _go_back(self) -> None:
         self._show(self._at - 1)
