@@ -215,6 +215,7 @@ class ImagesPage(View):
         self.filter_bar.offer(choices(findings), images, self._bucket_counts)
         before = self.thumbnails
         if is_other and not images.is_complete and images.rows.paths == before.images.rows.paths:
+            self._asked = None  # what is being filtered is no list of these images
             self._show(before.shown, None)  # until captions are known, which the filter may ask for
         elif is_other:
             self._filter()
