@@ -84,7 +84,9 @@ class Trainer:
             self._run_due_tasks(self.state.step)
         self.report.flush()
         leaving = self.inbox.leaving
-        return "done" if self._is_done() and leaving != "discard" else leaving or "stop"
+        # A pause after the last step may leave samples to a resumed run, which then finishes.
+        is_over = self._is_done() and leaving in (None, "stop")
+        return "done" if is_over else leaving or "stop"
 
     def step(self) -> None:
         """Make a step, the same one in every process.

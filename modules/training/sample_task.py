@@ -115,9 +115,8 @@ class SampleTask:
         """Generate samples of the prompts, in evaluation mode.
 
         Samples of the last step's weights are numbered after those of the EMA. Ends early if the
-        run is to end; a resumed run generates the missing ones. After the last step there is
-        nothing to resume: a run that is to pause then makes all samples and finishes, and only one
-        that is to stop, with or without saving, lacks some.
+        run is to end; a resumed run generates the missing ones. One that is to stop after its last
+        step finishes without them.
 
         without: Indices of samples to leave out.
         """
@@ -182,10 +181,9 @@ class SampleTask:
         index, total: Its number among those of the task. check: Called before each sampling step.
 
         Raises:
-            TaskStopped: If the run is to end, after its last step by other than a pause.
+            TaskStopped: If the run is to end.
         """
-        ended_by = LEAVING if step < self.steps else ("stop", "discard")
-        progress = TaskProgress(self.inbox, self.events, ended_by=ended_by)
+        progress = TaskProgress(self.inbox, self.events, ended_by=LEAVING)
 
         def on_step(number: int) -> None:
             check()

@@ -300,8 +300,8 @@ def test_a_stop_during_sampling_is_quick_and_resume_makes_the_rest(config, strai
     assert weights(folder) == weights(straight)
 
 
-@pytest.mark.parametrize(("command", "code"), [("stop", 0), ("discard", 3), ("pause", 0)])
-def test_a_stop_during_the_last_samples_makes_no_more_and_saves_unless_it_is_not_to(
+@pytest.mark.parametrize(("command", "code"), [("stop", 0), ("discard", 3), ("pause", 3)])
+def test_a_stop_during_the_last_samples_makes_no_more_and_a_pause_leaves_the_others_for_later(
     config, straight, monkeypatch, command, code
 ):
     prompts = [{"prompt": f"picture {n}", "width": 64, "height": 64} for n in range(3)]
@@ -318,14 +318,18 @@ def test_a_stop_during_the_last_samples_makes_no_more_and_saves_unless_it_is_not
     monkeypatch.setattr(SampleTask, "_save", ask_after_the_first)
     assert train(folder) == code
     sampled = [(event.step, event.prompt_index) for event in reported(folder, Sample)]
-    made = 3 if command == "pause" else 1  # a run that has trained all steps has no pause
-    assert sampled == [(6, index) for index in range(made)]
+    assert sampled == [(6, 0)]
     phases = [event for event in reported(folder, Phase) if event.name == "sampling"]
-    assert {phase.done for phase in phases} == set(range(made))
-    if command == "discard":
-        assert reported(folder, Stopped) == [Stopped(6, "discard")]
+    assert {phase.done for phase in phases} == {0}
+    if command != "stop":
+        assert reported(folder, Stopped) == [Stopped(6, command)]
         assert not list(folder.output.iterdir())
-    else:
+    if command == "pause":
+        monkeypatch.undo()
+        assert runs.finish(folder) == 0
+        sampled = [(event.step, event.prompt_index) for event in reported(folder, Sample)]
+        assert sampled == [(6, index) for index in range(3)]
+    if command != "discard":
         assert [event.step for event in reported(folder, Finished)] == [6]
         assert not reported(folder, Stopped)
         assert weights(folder) == weights(straight)
