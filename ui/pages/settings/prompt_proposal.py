@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 PROMPTS = "sampling.prompts"
 LABEL = "Use the first captions"
-_SIDE = "data.resolution"
 
 
 class PromptProposal:
@@ -26,16 +25,15 @@ class PromptProposal:
         # Imported late to keep the start of the window fast.
         from onetrainer.concepts.concepts import concepts_of
 
-        draft = self._context.draft
-        config = draft.section_alone("data")
-        concepts = concepts_of(config) if config is not None else ()
-        concept = next((each for each in concepts if each.role == "train"), None)
-        if concept is None:
-            self._context.act.show_message("There are no images yet. Choose their folder in Data.")
+        act, config = self._context.act, self._context.draft.section_alone("data")
+        if config is None:
+            act.show_message("A setting of Data is wrong. Correct it first (F8 goes there).")
             return
-        is_wrong = any(problem.path == _SIDE for problem in draft.value_errors)
-        side = 0 if is_wrong else draft.value(_SIDE)
-        side = side if isinstance(side, int) else 0
+        concept = next((each for each in concepts_of(config) if each.role == "train"), None)
+        if concept is None:
+            act.show_message("There are no images yet. Choose their folder in Data.")
+            return
+        side = config.data.resolution
         self._context.widgets.jobs.run(lambda: _proposed(concept, side), self._fill)
 
     def _fill(self, prompts: list[Any]) -> None:
