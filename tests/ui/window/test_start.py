@@ -119,6 +119,14 @@ def test_keys_alone_lead_through_the_three_questions(open_desk, tmp_path):
     desk.wait_state(preset="sdxl/lora-style", focus="start now")
     lead = "Everything is filled in, with this warning. Start, or look at any of it first."
     desk.wait(lambda: desk.widget("start lead")["text"] == lead, "the warning")
+    desk.click("start problem")
+    desk.wait_state(page="data")
+    desk.replace("data.resolution", "700")
+    desk.click("guide")
+    desk.wait(lambda: "What is red" in desk.widget("start lead")["text"], "the error")
+    assert desk.widget("start problems")["text"].startswith("700")
+    desk.click("start problem")
+    desk.wait_state(page="data", focus="data.resolution")
 
 
 def test_what_cannot_be_trained_is_said_in_a_sentence_and_next_says_why(open_desk, tmp_path):

@@ -19,7 +19,7 @@ _LABEL = 120
 _FROM_LABEL = 230
 _READY = "Everything is filled in. Start, or look at any of it first."
 _WRONG = "Nearly everything is filled in. What is red is to be put right before the start."
-_WARNED = 3
+_NAMED = 3
 
 
 class ReadyStep:
@@ -33,8 +33,15 @@ class ReadyStep:
         self.entries: tuple[ttk.Entry, ...] = ()
         self._lead = widgets.label(self.outer, _READY, wrap=640)
         self._lead.pack(anchor="w", pady=(0, px(8)))
-        self._warnings = widgets.label(self.outer, style="SmallWarning", wrap=640)
         widgets.name(self._lead, "start lead")
+        self._notes = widgets.frame(self.outer)
+        self._problems = widgets.label(self._notes, style="SmallWarning", wrap=640)
+        self._problems.pack(anchor="w")
+        widgets.name(self._problems, "start problems")
+        self._path = ""  # of the first of them that names a setting
+        self._to_setting = widgets.button(
+            self._notes, "Go to the setting", self._go_to_setting, name="start problem"
+        )
         self._lines = widgets.frame(self.outer)
         self._lines.grid_columnconfigure(0, minsize=px(_LABEL))
         self._lines.grid_columnconfigure(1, weight=1)
@@ -72,7 +79,7 @@ class ReadyStep:
         draft = self._context.draft
         for path, label in self._values.items():
             problem = draft.problem(path)
-            is_wrong = problem is not None and problem.severity == "error"
+            is_wrong = problem is not None and problem.severity != "warning"
             text = problem.what if problem is not None and is_wrong else ""
             if not text and path in self._texts:
                 text = self._texts[path]()
@@ -84,16 +91,28 @@ class ReadyStep:
         """Say whether it can start like this, and what is worth a look before."""
         draft = self._context.draft
         warnings = [one for one in draft.problems if one.severity == "warning"]
+        # Those of a line stand there.
+        errors = [
+            one
+            for one in draft.problems
+            if one.severity != "warning" and one.path not in self._values
+        ]
         lead = _READY
         if warnings:
             these = "this warning" if len(warnings) == 1 else f"these {len(warnings)} warnings"
             lead = f"Everything is filled in, with {these}. Start, or look at any of it first."
         self._lead.say(lead if draft.is_startable else _WRONG)
-        shown = [problem_text(one) for one in warnings[:_WARNED]]
-        more = [f"And {len(warnings) - _WARNED} more."] if len(warnings) > _WARNED else []
-        self._warnings.say("\n".join(shown + more))
-        pad = (0, self._context.widgets.px(8))
-        show(self._warnings, bool(warnings), anchor="w", pady=pad, before=self._lines)
+        found = errors or warnings
+        shown = [problem_text(one) for one in found[:_NAMED]]
+        more = [f"And {len(found) - _NAMED} more."] if len(found) > _NAMED else []
+        self._problems.say("\n".join(shown + more), "SmallDanger" if errors else "SmallWarning")
+        self._path = next((one.path for one in found if one.path), "")
+        px = self._context.widgets.px
+        show(self._to_setting.widget, bool(self._path), anchor="w", pady=(px(6), 0))
+        show(self._notes, bool(found), anchor="w", pady=(0, px(8)), before=self._lines)
+
+    def _go_to_setting(self) -> None:
+        self._context.act.jump(self._path)
 
     def _images_text(self) -> str:
         """Return how many images there are, as cards and run count them; "" if not known yet."""
