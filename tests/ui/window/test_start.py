@@ -125,6 +125,7 @@ def test_keys_alone_lead_through_the_three_questions(open_desk, tmp_path):
     desk.click("guide")
     desk.wait(lambda: "What is red" in desk.widget("start lead")["text"], "the error")
     assert desk.widget("start problems")["text"].startswith("700")
+    assert desk.widget("start problem")["text"] == "Go to “Resolution”"
     desk.click("start problem")
     desk.wait_state(page="data", focus="data.resolution")
 

@@ -10,7 +10,7 @@ from ui.messages.memory import duration_text, failure_text, verdict
 from ui.messages.problems import capitalized, problem_text
 from ui.model.amounts import amount_text
 from ui.model.draft import Draft
-from ui.model.form_fields import MEMORY_PAGE
+from ui.model.form_fields import MEMORY_PAGE, find_setting
 from ui.pages.start.choices import Choices
 from ui.widgets.placing import show, toned, while_visible
 from ui.widgets.widgets import Label
@@ -40,7 +40,7 @@ class ReadyStep:
         widgets.name(self._problems, "start problems")
         self._path = ""  # of the first of them that names a setting
         self._to_setting = widgets.button(
-            self._notes, "Go to the setting", self._go_to_setting, name="start problem"
+            self._notes, "", self._go_to_setting, name="start problem"
         )
         self._lines = widgets.frame(self.outer)
         self._lines.grid_columnconfigure(0, minsize=px(_LABEL))
@@ -107,7 +107,8 @@ class ReadyStep:
         more = [f"And {len(found) - _NAMED} more."] if len(found) > _NAMED else []
         self._problems.say("\n".join(shown + more), "SmallDanger" if errors else "SmallWarning")
         self._path = next((one.path for one in found if one.path), "")
-        px = self._context.widgets.px
+        px, setting = self._context.widgets.px, find_setting(self._path)
+        self._to_setting.set_text(f"Go to “{setting.ui.label}”" if setting else "Go to the setting")
         show(self._to_setting.widget, bool(self._path), anchor="w", pady=(px(6), 0))
         show(self._notes, bool(found), anchor="w", pady=(0, px(8)), before=self._lines)
 
