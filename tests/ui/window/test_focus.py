@@ -63,7 +63,7 @@ def test_space_compares_wherever_the_keyboard_was_before(desk):
 def test_keys_never_reach_a_field_of_another_page(desk):
     """Whatever kind of field had the keyboard, and whichever key opened the other page.
 
-    Each kind meets two of the keys, and each key two kinds or more.
+    Each kind meets three of the ways, and each way one or two kinds.
     """
     fields = (
         ("training", "training.steps"),  # an amount with a unit
@@ -73,9 +73,22 @@ def test_keys_never_reach_a_field_of_another_page(desk):
         ("model", "model.path"),  # a path
         ("sampling", "sampling.prompts.0.prompt"),  # a text
     )
-    ways = (("F2",), ("F3", "F4"), ("F6",), ("alt+0",), ("F1", "Escape", "F2"))
+    ways = (
+        ("F2",),
+        ("F3", "F4"),
+        ("F6",),
+        ("shift+F6",),
+        ("shift+F7",),
+        ("F7",),
+        ("F9",),
+        ("F11",),
+        ("alt+0",),
+        ("ctrl+o",),
+        ("F1", "Escape", "F2"),
+    )
     for number, (page, field) in enumerate(fields):
-        for keys in (ways[number % len(ways)], ways[(number + 2) % len(ways)]):
+        for place in (0, 3, 6):
+            keys = ways[(2 * number + place) % len(ways)]
             desk.page(page)
             value = desk.value(field)
             desk.click(field)
