@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.config.base.amount import parse_amount
 from onetrainer.config.complete import completed
 from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.families.registry import base_of
@@ -159,16 +160,29 @@ def settings_of(answers: Answers, preset: Path, *, has_gpu: bool = True) -> Mapp
 
 
 def _length(images: int, document: Document) -> Mapping[str, int]:
-    """Return how long a preset's run is with a number of images, and what follows from that."""
-    most = int(value_at(document, "training.steps"))
+    """Return how long a preset's run is with a number of images, and what follows from that.
+
+    What a preset has in epochs, images or minutes stays as it is.
+    """
+    most = _in_steps(document, "training.steps")
+    if most is None:
+        return {}
     batch, microbatches = "training.batch_size", "training.accumulation"
     at_once = value_at(document, batch) * value_at(document, microbatches)
     steps = steps_for(images, at_once=at_once, most=most)
-    intervals = ("sampling.every", "output.save_every")
+    paths = ("sampling.every", "output.save_every")
+    intervals = {path: _in_steps(document, path) for path in paths}
     return {
         "training.steps": steps,
-        **{p: interval_for(int(value_at(document, p)), steps=steps, of=most) for p in intervals},
+        **{p: interval_for(n, steps=steps, of=most) for p, n in intervals.items() if n is not None},
     }
+
+
+def _in_steps(document: Document, path: str) -> int | None:
+    """Return a number of steps; None where it is an amount in another unit."""
+    value = value_at(document, path)
+    steps = parse_amount(value) if isinstance(value, str) else value
+    return steps if isinstance(steps, int) else None
 
 
 def gpu_memory() -> float:

@@ -1,5 +1,6 @@
 """That every aim has a preset in every family, and what the answers fill in."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -104,6 +105,25 @@ def test_the_length_follows_from_the_images_and_samples_have_the_training_resolu
         assert found == expected, (count, aim)
         sizes = {(prompt.width, prompt.height) for prompt in config.sampling.prompts}
         assert sizes == {(config.data.resolution,) * 2} == {(1024, 1024)}
+
+
+def test_lengths_and_intervals_in_other_units_than_steps_stay_as_the_preset_has_them(
+    images, tmp_path
+):
+    answers = Answers(images, BaseModel("base.safetensors", "sd15", side=512, size=1), AIMS[0])
+    preset = preset_of(answers.aim, "sd15")
+    paths = ("training.steps", "sampling.every", "output.save_every")
+    for changes, expected in (
+        ({"sampling.every": "1 epoch"}, (400, None, 75)),
+        ({"output.save_every": "30 minutes", "sampling.every": "300 steps"}, (400, 100, None)),
+        ({"training.steps": "10 epochs"}, (None, None, None)),
+    ):
+        document = load_document(preset)
+        for path, value in changes.items():
+            document = with_value(document, path, value)
+        (tmp_path / "preset.json").write_text(json.dumps(document))
+        values = settings_of(answers, tmp_path / "preset.json")
+        assert tuple(map(values.get, paths)) == expected
 
 
 def test_an_object_has_a_preset_of_its_own_where_the_family_has_one():
