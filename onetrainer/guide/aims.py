@@ -99,6 +99,12 @@ class Answers:
     word: str = ""
     shows: str = ""
 
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What of it a person has said; what was found at these places may change meanwhile."""
+        folder, model = str(self.images.concept.folder), self.model
+        return (folder, model.text, model.family, self.aim.name, self.word, self.shows)
+
 
 def asked(aim: Aim, images: ImageFolder) -> Asks:
     """Return what is asked: images without any caption are trained on trigger words."""

@@ -100,9 +100,11 @@ class Choices:
         from onetrainer.guide.aims import preset_of, settings_of
         from onetrainer.presets.find import Preset
 
-        answers = self.answers
-        is_there = answers == self.applied and draft.load_count == self.applied_at
-        if answers is None or is_there:
+        answers, applied = self.answers, self.applied
+        if answers is None:
+            return False
+        is_same = applied is not None and answers.said == applied.said
+        if is_same and draft.load_count == self.applied_at:
             return False
         preset = preset_of(answers.aim, answers.model.family, gpu_gib=self.gpu_gib)
         chosen = Preset(self.preset_name, preset, "", "built in")

@@ -1,5 +1,7 @@
 """The settings made of the answers of the guided start: once, unless they are gone."""
 
+from dataclasses import replace
+
 import pytest
 
 from onetrainer.guide.aims import AIMS
@@ -20,6 +22,8 @@ def test_answers_are_filled_in_once_and_again_when_their_settings_are_gone(choic
     assert choices.apply(draft)
     assert (draft.value("data.trigger"), draft.value("metadata.trigger_words")) == ("mika-k", "")
     draft.set("training.steps", 77)
+    # What is found in the same folder later is no other answer.
+    choices.images = replace(choices.images, images=5, warnings=("One image cannot be used.",))
     assert not choices.apply(draft)
     assert draft.value("training.steps") == 77
     draft.undo()
