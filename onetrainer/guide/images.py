@@ -15,6 +15,8 @@ from onetrainer.images.image_index import recent_facts
 FEW = 5
 """Fewer images teach little more than themselves."""
 _SHOWN, _NAMED = 12, 2
+_MANY = 200
+"""More take the whole length of every preset, which a broken image then does not change."""
 _REPORTS = 50  # while images are decoded
 _THREADS = 2  # that decode them, so that the window keeps the others
 _CHOOSE = "choose a folder of images"
@@ -33,9 +35,9 @@ class ImageFolder:
         captioned: The first images with different captions.
         problem: Why it cannot be trained on, in one sentence; "" if it can.
         warnings: What else matters, a sentence each.
-        is_complete: Whether headers and captions are read; settings can be made then.
+        is_complete: Whether headers and captions are read.
         decoded: Images that were decoded so far, which shows whether training can use them.
-        is_checked: Whether every image is decoded, so that the run counts as many.
+        is_checked: Whether none is left to decode, so that the run counts as many.
     """
 
     concept: ConceptSettings
@@ -49,6 +51,11 @@ class ImageFolder:
     is_complete: bool = False
     decoded: int = field(default=0, compare=False)
     is_checked: bool = field(default=False, compare=False)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether settings can be made of it: each of few images has its share of the steps."""
+        return self.is_checked or (self.is_complete and self.images > _MANY)
 
 
 def look_at_images(
@@ -80,7 +87,8 @@ def look_at_images(
 
 def unusable(folder: Path, why: str) -> ImageFolder:
     """Return a folder that cannot be trained on. why: The reason, without a full stop."""
-    return ImageFolder(_concept_of(folder), problem=f"{why}; {_CHOOSE}.", is_complete=True)
+    why = f"{why}; {_CHOOSE}."
+    return ImageFolder(_concept_of(folder), problem=why, is_complete=True, is_checked=True)
 
 
 def _concept_of(folder: Path) -> ConceptSettings:
@@ -100,7 +108,8 @@ def _decoded(
     def progress(done: int, total: int) -> None:
         check()
         if done % max(1, total // _REPORTS) == 0:
-            report(replace(known, decoded=done))
+            # Those that are known from an earlier look are not among the total.
+            report(replace(known, decoded=max(0, known.images - (total - done))))
 
     facts = PixelFacts(recent_facts())
     facts.examine(index.items, progress, threads=_THREADS)

@@ -64,7 +64,7 @@ class Choices:
 
         if self.aim is None:
             return "Choose what to make of your images first."
-        if self.images is not None and not self.images.is_complete:
+        if self.images is not None and not self.images.is_counted:
             return LOOKING
         if self.images is not None and self.images.problem:
             return self.images.problem

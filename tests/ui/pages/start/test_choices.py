@@ -7,7 +7,7 @@ import pytest
 from onetrainer.guide.aims import AIMS
 from onetrainer.guide.base_model import BaseModel
 from onetrainer.guide.images import look_at_images
-from ui.pages.start.choices import Choices
+from ui.pages.start.choices import LOOKING, Choices
 
 
 @pytest.fixture
@@ -33,3 +33,11 @@ def test_answers_are_filled_in_once_and_again_when_their_settings_are_gone(choic
     draft.load(project)
     assert choices.apply(draft)
     assert draft.value("data.trigger") == "mika-k"
+
+
+def test_the_settings_of_few_images_wait_until_each_was_decoded(choices):
+    assert choices.aim_reason() == ""
+    few = choices.images = replace(choices.images, is_checked=False)
+    assert choices.aim_reason() == LOOKING
+    choices.images = replace(few, images=5000)
+    assert choices.aim_reason() == ""
