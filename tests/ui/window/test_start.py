@@ -1,6 +1,9 @@
 """The guided start, as a person uses it by pointer and keys, and what leads on to a start."""
 
 import json
+import os
+
+from PIL import Image
 
 from onetrainer.demo.write import write_demo
 from tests.ui.project import SDXL_PARTS, write_images, write_model
@@ -217,3 +220,27 @@ def test_the_guide_leaves_the_demo_behind_and_lists_published_models(open_desk, 
     desk.click("start next")
     desk.wait_state(preset="sd15/lora-style")
     assert desk.value("output.folder") == "runs"
+
+
+def test_images_are_decoded_only_while_the_guide_is_on_the_screen(open_desk, tmp_path):
+    folder, count = tmp_path / "many", 200
+    folder.mkdir()
+    Image.new("RGB", (2400, 2400)).save(folder / "0.png")
+    for index in range(1, count):
+        os.link(folder / "0.png", folder / f"{index}.png")
+    desk = open_desk()
+    desk.click("welcome train on my images")
+    desk.wait_state(focus="start images")
+
+    def checked():
+        words = desk.widget("start images found")["text"].split()
+        return int(words[2]) if words[3:5] == ["of", "them"] else -1
+
+    desk.type(str(folder))
+    desk.wait(lambda: checked() >= 0, "decoding")
+    before = checked()
+    desk.page("model")
+    desk.rest()
+    desk.click("guide")
+    # Otherwise all would be decoded by now.
+    desk.wait(lambda: checked() > before, "decoding again")

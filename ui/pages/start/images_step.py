@@ -93,13 +93,26 @@ class ImagesStep:
         """Take the keyboard."""
         self.field.entry.focus_set()
 
+    def pause(self) -> None:
+        """End the look at the images, so that a run has the processor for itself."""
+        self._token.cancel()
+
+    def resume(self) -> None:
+        """Go on with a look that was paused; what it has found of unchanged files is kept."""
+        images = self._choices.images
+        is_done = images is not None and images.is_checked
+        if self.field.reported and self._token.is_cancelled() and not is_done:
+            self._begin(_path(self.field.reported))
+
     def _named(self, text: str) -> None:
         """Look at the images of another folder; a look at an earlier one ends."""
         self._token.cancel()
         self._choices.images = None
         self._context.act.refresh()
-        if not text:
-            return
+        if text:
+            self._begin(_path(text))
+
+    def _begin(self, folder: Path) -> None:
         jobs = self._context.widgets.jobs
 
         def take(known: "ImageFolder") -> None:
@@ -115,7 +128,7 @@ class ImagesStep:
             lambda *_: None, lambda known: jobs.post(partial(take, known))
         )
         self._token = token
-        jobs.run(lambda: _look(_path(text), token), take, failed)
+        jobs.run(lambda: _look(folder, token), take, failed)
 
     def _draw(self) -> None:
         drawing, widgets = self._drawing, self._context.widgets

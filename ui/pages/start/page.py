@@ -56,6 +56,11 @@ class StartPage(View):
         self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
         self._prefill()
         self._show(self._at)
+        images = self._step(0)
+        assert isinstance(images, ImagesStep), "its maker is the first"
+        # A run that is started, or another page, leaves this one.
+        self.outer.bind("<Unmap>", lambda _: images.pause(), add="+")
+        self.outer.bind("<Map>", lambda _: images.resume(), add="+")
 
     @property
     def step(self) -> int:
