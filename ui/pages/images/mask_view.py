@@ -78,6 +78,11 @@ class MaskView:
         """The mask; None while it is read, and if it cannot be painted."""
         return self._mask.painting
 
+    @property
+    def row(self) -> ImageRow | None:
+        """The image that is shown; None before the first one is."""
+        return self._row
+
     def show(self, images: ImageList, row: ImageRow) -> None:
         """Show an image with its mask: as it was left, if its file still holds that."""
         path, locked = images.mask_path(row), images.mask_locked(row)

@@ -314,6 +314,7 @@ class ImagesPage(View):
         if self.thumbnails.current in rows and not caption.is_changed:
             caption.show(images, self.thumbnails.row)
             caption.reload()
+        if self.painting.index in rows:
             self.painting.reload()
         self.panels.count_tags()
 

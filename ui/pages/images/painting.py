@@ -69,10 +69,20 @@ class Painting:
         if self.view is not None:
             self.view.save()
 
+    @property
+    def index(self) -> int:
+        """Index in the list of the image whose mask is shown, also if the filter leaves it out.
+
+        -1 if no mask is shown, and if the list does not have its image.
+        """
+        row = self.view.row if self.view is not None and self.is_shown else None
+        return -1 if row is None else self._thumbnails.images.rows.index_of(row.path)
+
     def reload(self) -> None:
         """Show the mask again if its file holds something else now."""
-        if self.is_shown and self._thumbnails.row is not None:
-            self.show()
+        index, images = self.index, self._thumbnails.images
+        if self.view is not None and index >= 0:
+            self.view.show(images, images.rows[index])
 
     def leave(self) -> bool:
         """Go back to the grid; return whether the mask was shown."""
