@@ -32,10 +32,6 @@ _MOST_FILES = 8
 _MODIFIERS = 0x4 | 0x8
 
 
-_Found = tuple[list[PresetRow], Path | None, Path | None]
-"""Rows, the file to select, and the file that was selected before."""
-
-
 class PresetsPage(View):
     """Table of presets, and what the selected one would change."""
 
@@ -54,6 +50,8 @@ class PresetsPage(View):
         self._state: tuple[object, ...] = ()
         self._forecasts = PresetForecasts(widgets.jobs, self._show)
         self._lists = OneAtATime(widgets.jobs, self._listed)
+        self._select: Path | None = None  # once they are listed
+        self._before: Path | None = None  # was selected when that was asked for
         self.outer: tk.Widget = widgets.frame(parent, ground="window")
         self._search, self._order = tk.StringVar(self.outer), tk.StringVar(self.outer, ORDERS[0])
         self._entry = self._make_head()
@@ -149,23 +147,22 @@ class PresetsPage(View):
 
         A row that a person selects meanwhile stays selected.
         """
+        self._select, self._before = select, self._selected
+        self._read()
+
+    def _read(self) -> None:
         folder, demo = self._context.draft.value("output.folder"), self._context.demo
         current = self._context.draft.origin.path
         files = [*self._files, *([current] if current else [])]
-        before = self._selected
+        self._lists.ask(lambda: list_rows(demo, run_parents(folder), files))
 
-        def work() -> _Found:
-            return list_rows(demo, run_parents(folder), files), select, before
-
-        self._lists.ask(work)
-
-    def _listed(self, found: _Found) -> None:
+    def _listed(self, rows: list[PresetRow]) -> None:
         is_first, self._is_listed = not self._is_listed, True
-        self._rows, select, before = found
-        is_wanted = select is not None and before == self._selected
+        self._rows = rows
+        is_wanted = self._select is not None and self._before == self._selected
         self._show()
         if is_wanted or is_first:
-            self.table.select(select)
+            self.table.select(self._select)
 
     @property
     def _selected(self) -> Path | None:
@@ -283,7 +280,7 @@ class PresetsPage(View):
             replace(each, preset=preset) if each.path == row.path else each for each in self._rows
         ]
         if self._lists.is_busy:  # with what was there before
-            self._list(None)
+            self._read()
         self._show()
 
     def _type(self, event: "tk.Event[ttk.Treeview]") -> str | None:

@@ -3,6 +3,8 @@
 import threading
 from types import SimpleNamespace
 
+from onetrainer.presets.find import own_folder
+from onetrainer.presets.presets import save_preset
 from tests.ui.pumping import pump_until
 from tests.ui.xscreen import DEADLINE
 from ui.pages.presets import page as page_module
@@ -12,6 +14,8 @@ from ui.pages.presets.page import PresetsPage
 def test_the_preset_that_is_selected_while_they_are_listed_again_stays_so(
     root, widgets, jobs, draft, project, monkeypatch
 ):
+    """Notes that are saved meanwhile do not change what is to be selected then."""
+    save_preset(draft.config(), own_folder() / "mine.json")
     may_list, list_all = threading.Event(), page_module.list_rows
 
     def list_rows(*arguments):
@@ -36,3 +40,12 @@ def test_the_preset_that_is_selected_while_they_are_listed_again_stays_so(
     may_list.set()
     pump_until(root, lambda: jobs.deliver() >= 0 and not page._lists.is_busy)
     assert page.table.chosen.path == chosen != project
+
+    may_list.clear()
+    page.take_focus()
+    mine = next(row for row in page._rows if row.kind == "yours")
+    page._write_notes(mine, "for pens")
+    may_list.set()
+    pump_until(root, lambda: jobs.deliver() >= 0 and not page._lists.is_busy)
+    assert page.table.chosen.path == project
+    assert "for pens" in [row.preset.notes for row in page._rows if row.preset]
