@@ -88,7 +88,14 @@ class Preparations:
                 for _ in view.prepare():
                     yield _INTERVAL_MS
         loaded = Event()
-        self._jobs.run(load_all, lambda _: loaded.set())
+
+        def load() -> None:
+            try:
+                load_all()
+            finally:  # `deliver` raises what a page that cannot be imported has raised
+                loaded.set()
+
+        self._jobs.run(load, lambda _: None)
         for plan in plans:  # for the search, which looks into every help
             for setting in settings_on(plan):
                 field_help(*setting.defined_at)
