@@ -37,6 +37,7 @@ class LogView:
         self._reader: LogReader | None = None
         self._log = LogRows()
         self._is_reading = False
+        self._going = ("", 0)  # text, and the way to its next line, once they are found
         self._timer = ""
         self.outer, inner = widgets.card(parent)
         line = widgets.frame(inner)
@@ -215,11 +216,15 @@ class LogView:
             self._count.say("")
         elif hits is not None:
             self._count.say(counted(len(hits), "line") if hits else "Not found")
+            text, by = self._going
+            if by and text == query:
+                self._find(by)
 
     def _find(self, by: int) -> str:
         """Go to the next line that contains the text, from the cursor on, and around the end."""
         query = self._query.get()
         hits = self._hits.get((query, len(self._log.lines))) if query else None
+        self._going = (query, by if query and hits is None else 0)
         if hits:
             at = self._line_at_cursor()
             index = bisect_right(hits, at) if by > 0 else bisect_left(hits, at) - 1
