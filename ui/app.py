@@ -84,7 +84,7 @@ class App:
         self._views: dict[str, View] = {}
         self.context = self._make_context()
         self.presets = PresetActions(self.context)
-        self.runs = RunActions(self.context)
+        self.runs = RunActions(self.context, lambda: self._views.get(self.page))
         self.support = SupportActions(self.context)
         self.closing = Closing(self.context, self._close)
         self.shell = Shell(self.context, self.plans)

@@ -151,6 +151,11 @@ class View:
         """What it does that would end with it: "Merge is at work."; "" for nothing."""
         return ""
 
+    @property
+    def start_blocked_reason(self) -> str:
+        """Why *Start* waits for what is done here: it would start other settings; "" if not."""
+        return ""
+
     def prepare(self) -> Iterator[None]:
         """Do in pieces, while the window is idle, what the first visit would wait for."""
         yield from ()

@@ -21,7 +21,7 @@ from onetrainer.presets.presets import (
 from onetrainer.run.commands import LEAVING, CommandName, Leaving
 from onetrainer.run.run_folder import RunFolder, create_run
 from ui.actions.file_check import FileCheck, check_files, startable
-from ui.context import Context, Offer
+from ui.context import Context, Offer, View
 from ui.dialogs.dialogs import Choice, ask, once_free, report_failure, show_error, show_problems
 from ui.model.draft import FileSettings
 from ui.model.form_fields import find_setting
@@ -30,19 +30,25 @@ from ui.model.form_fields import find_setting
 class RunActions:
     """Passes actions to the session, and shows errors.
 
+    Args:
+        page: Returns the page that is shown, if there is one yet.
+
     What only some of them need is imported there, to keep the start of the window fast.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, page: Callable[[], View | None]) -> None:
+        self._context, self._page = context, page
         self.is_checking = False
         self.files = FileCheck(context)
 
     def start_blocked_reason(self) -> str:
         """Return why no run can be started now; "" if one can."""
-        session = self._context.session
+        session, page = self._context.session, self._page()
         if self.is_checking:
             return "The settings are being checked."
+        # Also while a run goes on: these are not the settings to add to the queue.
+        if page is not None and page.start_blocked_reason:
+            return page.start_blocked_reason
         if session.is_running and session.folder is not None:
             return f"“{session.folder.name}” is running. Stop or pause it first."
         return ""
@@ -60,16 +66,15 @@ class RunActions:
 
     def _say_why_not(self) -> None:
         """Say why no run can be started, and offer to let these settings follow one that is."""
-        session = self._context.session
+        session, page = self._context.session, self._page()
         offer = Offer(
             "Add to the queue",
             "enqueue instead",
             self._context.act.enqueue,
             lambda: session.is_running,
         )
-        self._context.act.show_message(
-            self.start_blocked_reason(), None if self.is_checking else offer
-        )
+        is_meant = not self.is_checking and not (page is not None and page.start_blocked_reason)
+        self._context.act.show_message(self.start_blocked_reason(), offer if is_meant else None)
 
     def enqueue(self, sweeps: Sequence[str] = ()) -> None:
         """Check everything, then add a run to the queue, or one for each value; or list errors."""

@@ -31,7 +31,7 @@ def window(home, project, monkeypatch):
 
 
 def test_each_run_of_a_sweep_is_checked_and_none_is_added_unless_all_can_start(window):
-    actions, config = RunActions(window.context), window.context.draft.config()
+    actions, config = RunActions(window.context, lambda: None), window.context.draft.config()
     actions._enqueue(["model.family=sd15,sdxl"], config)
     assert actions.is_checking
     deliver_until(window.jobs, lambda: window.errors or window.shown)

@@ -206,8 +206,11 @@ def test_the_guide_leaves_the_demo_behind_and_lists_published_models(open_desk, 
     desk.click("guide")
     desk.wait_state(page="start", focus="start images")
     assert desk.widget("start")["kind"] == "plain"
+    assert "not in the settings yet" in desk.widget("start")["reason"]
     desk.type(str(images))
     wait_next(desk)
+    desk.key("F5")
+    desk.wait(lambda: "not in the settings yet" in desk.state["message"], "why the demo is not")
     desk.key("Return")
     desk.wait_state(focus="start model")
     desk.wait(lambda: len(desk.ask("models")["models"]) == 2, "the published models")

@@ -18,6 +18,9 @@ from ui.widgets.scroller import Scroller
 _WIDTH, _MARGIN = 720, 28
 _TITLES = ("1  Images", "2  Base model", "3  What to make of them")
 _READY = len(_TITLES)
+_NOT_FILLED_IN = (
+    "Your answers are not in the settings yet. Finish the questions, or go to another page."
+)
 
 
 class StartPage(View):
@@ -66,6 +69,11 @@ class StartPage(View):
     def step(self) -> int:
         """The number of the shown step, from 0 on."""
         return self._at
+
+    @property
+    def start_blocked_reason(self) -> str:
+        """Why the settings cannot be started before these questions have filled them in."""
+        return "" if self._at == _READY else _NOT_FILLED_IN
 
     def refresh(self) -> None:
         """Show what is known now."""
