@@ -79,6 +79,7 @@ def _curve_problems(schedule: Schedule, steps: int) -> Iterator[Problem]:
             f"the warm-up ({warmup} steps) is not shorter than the run ({steps} steps)",
             f"Expected fewer than training.steps = {steps}",
             f"Lower schedule.{name}, or raise training.steps.",
+            fix=Fix(f"schedule.{name}", steps // 10 if schedule.warmup_steps else 0.1),
         )
     elif (
         isinstance(schedule, CosineRestarts | CosineWaves)

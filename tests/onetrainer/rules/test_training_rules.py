@@ -110,6 +110,7 @@ FUSED = {"optimizer.fused_backward": True}
          "warning schedule.warmup_steps | value=100"),
         (optimizer("adafactor") | {"schedule.warmup_steps": 0, "schedule.warmup_fraction": 0.1},),
         (optimizer("adafactor") | {"schedule.warmup_steps": 0, "training.steps": 50},),
+        (WARM | {"training.steps": 30}, "error schedule.warmup_steps | value=3"),
         *[
             (optimizer("adafactor_relative") | schedule, f"error {place}")
             for schedule, place in [
