@@ -104,9 +104,14 @@ def known_speed() -> tuple[str, DeviceSpeed] | None:
 def remember_speed(device: str, document: Document) -> None:
     """Keep the speed of this computer's device. Raises OSError if it cannot be written.
 
-    One that was measured for other number formats than those of the presets is not kept.
+    One that was measured for other number formats than those of the presets is not kept, nor a
+    slower one of the same device: what else computes meanwhile makes it slower, on a busy processor
+    many times.
     """
-    if f"product {_DTYPE}" in document.get("flops", {}):
+    kind, known = f"product {_DTYPE}", known_speed()
+    speed = document.get("flops", {}).get(kind, 0.0)
+    best = known[1].flops.get(kind, 0.0) if known and known[0] == device else 0.0
+    if speed > best:
         _speed_file().parent.mkdir(parents=True, exist_ok=True)
         write_atomic(_speed_file(), json.dumps({"device": device, **document}, indent=1).encode())
 

@@ -62,6 +62,8 @@ def test_the_time_of_a_step_of_shipped_presets_follows_from_the_speed_of_this_co
     # again with checkpointing; SDXL at 1024 px has about 7 times as many (its paper: 5.98 TFLOPs).
     assert 0.8 < one.seconds < 5 < two.seconds < 30
     half = {key: value / 2 for key, value in flops.items()}
+    remember_speed("card", fast | {"flops": half})  # while something else computed on it
+    assert forecasts.known_speed()[1].flops == flops
     remember_speed("slow", {"flops": half, "bytes_per_second": 5e11, "call_seconds": 2e-6})
     slower = next(each for each in known_forecasts().values() if each.timed_on)
     assert slower.seconds == pytest.approx(2 * next(iter(known.values())).seconds)
