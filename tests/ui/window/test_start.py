@@ -64,8 +64,10 @@ def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_onc
     wait_next(desk)
     desk.click("start next")
     assert "what to make" in desk.widget("start next")["reason"]
-    desk.click_and_type("start aim person", "mika-k")
-    desk.wait_state(focus="start word")
+    desk.click_and_type("start aim person", "mi")
+    desk.key("ctrl+plus")  # the images are looked at again then
+    desk.type("ka-k")
+    desk.wait_state(scale=1.1, focus="start word")
     desk.key("Return")
     desk.wait_state(preset="sd15/lora-character", changed=[], focus="start now")
     prompts = [entry["prompt"] for entry in desk.value("sampling.prompts")]

@@ -43,6 +43,7 @@ class AimStep:
         widgets.label(self.outer, lead, wrap=640).pack(anchor="w", pady=(0, px(8)))
         self._buttons = [self._add_aim(index) for index in range(len(AIMS))]
         self._words = widgets.frame(self.outer)
+        self._asks = widgets.kept.value("start asks", "")
         self._word = widgets.kept.variable(parent, "start word")
         self._shows = widgets.kept.variable(parent, "start shows")
         self._word_label, self._word_entry, self._word_help = self._add_word(
@@ -63,7 +64,11 @@ class AimStep:
         chosen, images = self._choices.aim, self._choices.images
         for aim, button in zip(self._aims, self._buttons, strict=True):
             button.set_kind("primary" if aim is chosen else "plain")
-        asks = asked(chosen, images) if chosen is not None and images is not None else ""
+        # While the images are looked at again, as after a change of size, the field stays.
+        if images is not None:
+            self._asks = asked(chosen, images) if chosen is not None else ""
+            self._context.widgets.kept.keep("start asks", self._asks)
+        asks = self._asks
         self._word_label.say("Token" if asks == "token" else "Trigger word")
         self._word_help.say(_TOKEN if asks == "token" else _TRIGGER)
         for widget in self._shown:
