@@ -43,6 +43,10 @@ class Failure:
 
 _CHECKPOINTING = {"hardware.gradient_checkpointing": "block"}
 _RESUME = "It can be resumed from its last checkpoint."
+_NO_LACK_OF_MEMORY = (
+    "A person or another program probably killed it: the system has not recorded that memory (RAM)"
+    " ran out."
+)
 FAILURES: Mapping[str, Failure] = {
     "device memory": Failure(
         "there is not enough memory",
@@ -175,6 +179,9 @@ FAILURES: Mapping[str, Failure] = {
         "training.batch_size",
         is_fixable=False,
     ),
+    "killed by another": Failure(
+        "The worker was killed (SIGKILL).", _NO_LACK_OF_MEMORY, _RESUME, "resume", is_fixable=False
+    ),
     "out of memory": Failure(
         "The system ended the worker because memory (RAM) ran out.",
         "",
@@ -222,19 +229,16 @@ FAILURES: Mapping[str, Failure] = {
     "program": Failure("the program failed", "", "", "report", is_fixable=False),
 }
 
-_NO_LACK_OF_MEMORY = (
-    "A person or another program probably killed it: the system has not recorded that memory (RAM)"
-    " ran out."
-)
 LostBy = Literal["memory", "restart", "no lack of memory", "nothing known"]
 """What was found out about a worker whose exit code nobody knows."""
 _LOST_BY: Mapping[LostBy, tuple[str, str]] = {
-    "memory": ("out of memory", ""),
-    "restart": ("restarted", ""),
-    "no lack of memory": ("lost", f" {_NO_LACK_OF_MEMORY}"),
+    "memory": ("out of memory", FAILURES["out of memory"].what),
+    "restart": ("restarted", FAILURES["restarted"].what),
+    "no lack of memory": ("killed by another", f"{FAILURES['lost'].what} {_NO_LACK_OF_MEMORY}"),
     "nothing known": (
         "lost",
-        " It was probably killed, as the system does when memory (RAM) runs out.",
+        f"{FAILURES['lost'].what} It was probably killed, as the system does when memory (RAM)"
+        " runs out.",
     ),
 }
 OUT_OF_MEMORY = ("device memory", "host memory")
@@ -326,8 +330,7 @@ def failed(error: Exception, *, otherwise: str = "") -> Failed:
 
 def lost_failure(lost_by: LostBy) -> tuple[str, str]:
     """Return kind and description of the end of a worker that another process had started."""
-    name, guess = _LOST_BY[lost_by]
-    return name, f"{FAILURES[name].what}{guess}"
+    return _LOST_BY[lost_by]
 
 
 def exit_failure(
@@ -350,12 +353,11 @@ def exit_failure(
         text = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
         crashes = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE")
         name = "killed" if text == "SIGKILL" else "crashed" if text in crashes else "ended"
-    if name == "killed" and is_out_of_memory:
-        name = "out of memory"
+    if name == "killed" and is_out_of_memory is not None:
+        name = "out of memory" if is_out_of_memory else "killed by another"
     known = FAILURES[name]
     what = known.what.format(signal=text, code=text)
-    is_known = name == "killed" and is_out_of_memory is not None
-    return name, f"{what} {_NO_LACK_OF_MEMORY if is_known else known.expected}".strip()
+    return name, f"{what} {known.expected}".strip()
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -47,14 +47,21 @@ def test_the_end_of_a_worker_that_another_process_started_is_told_from_records(
     folder, journal, tmp_path
 ):
     counts, here = tmp_path / GROUP / "memory.events", platform.node()
+    by_another = "killed by another"
     gone = tmp_path / "gone.scope" / "memory.events"
     before, after, still = (WorkerMark(77, here, str(counts), kills) for kills in (2, 3, 3))
     for mark, log, said, failure, words in [
         (before, "", "", "out of memory", "memory (RAM) ran out"),
-        (after, "", "", "lost", "has not recorded"),
+        (after, "", "", by_another, "has not recorded"),
         (WorkerMark(77, here, str(counts), 4), "", "", "lost", "probably"),  # counted anew since
         (still, CRASH, "", "crashed", "SIGSEGV"),
-        (still, CRASH + BEGIN.format(77), "", "lost", "has not recorded"),  # of one before
+        (
+            still,
+            CRASH + BEGIN.format(77),
+            "",
+            "killed by another",
+            "has not recorded",
+        ),  # of one before
         (WorkerMark(77, here, str(gone)), "", "", "lost", "probably killed"),
         (
             WorkerMark(77, here, str(gone)),

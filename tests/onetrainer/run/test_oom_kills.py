@@ -31,7 +31,7 @@ def test_a_worker_that_the_system_ends_for_memory_is_told_from_one_that_was_kill
         counts.parent.mkdir(parents=True)
         counts.write_text("low 0\noom 1\noom_kill 3\n")
         for kills, failure, words in (
-            (3, "killed", "another program probably killed it"),
+            (3, "killed by another", "another program probably killed it"),
             (4, "out of memory", "memory (RAM) ran out"),
         ):
             counts.write_text("low 0\noom_kill 3\n")

@@ -69,6 +69,8 @@ def test_each_kind_of_failure_has_its_button(context, run, done):
             assert done.pop()[0] == does, name
     for name in ("", "of a later version"):
         assert remedies_of(context, run, name) == Remedies()
+    for name, leads in (("killed", True), ("killed by another", False)):
+        assert bool(remedies_of(context, run, name).places) == leads  # to the batch size
 
 
 def test_a_failed_download_leads_back_to_the_model_that_it_is_about(context, run):
