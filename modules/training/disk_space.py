@@ -73,7 +73,7 @@ def shortage(folder: RunFolder, checkpoint_bytes: int) -> str:
         return ""
     return (
         f"the disk of {folder.path} has {format_size(free)} free, and the next checkpoint takes"
-        f" {format_size(checkpoint_bytes)}: going on needs {format_size(needed)} free there"
+        f" {format_size(checkpoint_bytes)}; going on needs {format_size(needed)} free there"
     )
 
 
