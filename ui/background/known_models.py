@@ -22,7 +22,7 @@ class KnownModel(NamedTuple):
         family: "" if it is not known before the model is downloaded.
         size: In bytes; 0 if it is not on this computer.
         was_used: Whether it was used before.
-        is_proposed: Whether it is a published model, listed because there is no other.
+        is_proposed: Whether it is a published model that was not used before.
     """
 
     text: str
@@ -37,7 +37,7 @@ class KnownModels:
     """The list of base models; it grows while folders are read.
 
     Attributes:
-        models: Those found so far: used ones first, then by folder and name.
+        models: Those found so far: used ones first, then by folder and name, published ones last.
         is_working: Whether folders are being read.
     """
 
@@ -84,16 +84,14 @@ class KnownModels:
 
         def work() -> None:
             seen: set[str] = set()
-            is_any_here = False
             for model in _found(finder, used, folders):
                 if stopped.is_set():
                     return
                 if model.text not in seen:
                     seen.add(model.text)
-                    is_any_here = is_any_here or model.size > 0
                     self._jobs.post(partial(self._take, stopped, model))
             published = [spec for spec in FAMILIES if spec.hub and not spec.base]
-            for spec in [] if is_any_here else published:
+            for spec in published:
                 if spec.hub in seen:
                     continue
                 model = KnownModel(spec.hub, spec.name, is_proposed=True)

@@ -101,7 +101,8 @@ class ModelTable:
         if kept and self.table.exists(kept[0]):
             self.table.selection_set(kept[0])
         note = "Reading …" if models.is_working else ""
-        if any(model.is_proposed for model in models.models):
+        is_any_here = any(model.size for model in models.models)
+        if not is_any_here and any(model.is_proposed for model in models.models):
             note = _NO_NEW if self._context.window_state.model_folders else _NONE
         self._note.say(note)
         show(self._note, bool(note), anchor="w", pady=(self._context.widgets.px(6), 0))

@@ -15,7 +15,7 @@ def listed(jobs, *used):
     return {model.text: model for model in known.models}
 
 
-def test_a_used_name_has_its_family_and_published_models_stay_until_one_is_here(
+def test_a_used_name_has_its_family_and_published_models_are_listed_below_the_others(
     jobs, home, tmp_path
 ):
     before = listed(jobs, HUB)
@@ -23,4 +23,7 @@ def test_a_used_name_has_its_family_and_published_models_stay_until_one_is_here(
     assert before[HUB].was_used
     assert {model.family for model in before.values()} >= {"sd15", "sdxl"}
     path = str(write_model(tmp_path / "base.safetensors"))
-    assert {*listed(jobs, HUB, path)} == {HUB, path}
+    after = listed(jobs, path)
+    assert next(iter(after)) == path
+    assert all(model.is_proposed for model in [*after.values()][1:])
+    assert {HUB} < {*after} - {path}

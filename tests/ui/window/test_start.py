@@ -58,7 +58,7 @@ def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_onc
     assert cut.name in desk.widget("start images warnings")["text"]
     desk.click("start next")
     desk.wait_state(focus="start model")
-    desk.wait(lambda: len(desk.ask("models")["models"]) == 2, "the models")
+    desk.wait(lambda: len(desk.ask("models")["models"]) == 4, "the models, published ones too")
     row = desk.place("answer models")
     desk.click_at(row["x"] + 60, row["y"] + 45)
     wait_next(desk)
@@ -105,7 +105,7 @@ def test_keys_alone_lead_through_the_three_questions(open_desk, tmp_path):
     desk.type(str(images))
     desk.key("Tab", "Tab", "space")  # Next, while the folder is being read
     desk.wait_state(focus="start model")
-    desk.wait(lambda: len(desk.ask("models")["models"]) == 2, "the models")
+    desk.wait(lambda: len(desk.ask("models")["models"]) == 4, "the models, published ones too")
     desk.key("Tab", "Tab", "Tab", "Down", "Down")
     desk.key("Return")  # while the model is being read
     desk.wait_state(focus="start aim person")
