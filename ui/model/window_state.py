@@ -70,6 +70,12 @@ class WindowState:
         if isinstance(text, str) and text:
             self.models = [text, *(one for one in self.models if one != text)][:_MOST_MODELS]
 
+    def folder_of_models(self) -> str:
+        """Return the folder to look for base models in: of one used before, else the home."""
+        used = (str(Path(text).parent) for text in self.models if Path(text).is_absolute())
+        known = (folder for folder in (*used, *self.model_folders[::-1]) if Path(folder).is_dir())
+        return next(known, str(Path.home()))
+
     def store_draft(self, draft: Draft) -> None:
         """Copy the draft into the state."""
         origin = draft.origin

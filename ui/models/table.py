@@ -127,7 +127,8 @@ class ModelTable:
         return "break"
 
     def _add(self) -> None:
-        folder = self._context.act.choose_path("folder", "")
+        start = self._context.window_state.folder_of_models()
+        folder = self._context.act.choose_path("folder", start)
         if folder and self.table.winfo_exists():
             self._context.models.add_folder(folder)
             self._context.act.save_state_soon()

@@ -35,6 +35,21 @@ def test_folders_of_runs_are_remembered_the_last_one_first(home, tmp_path):
     assert known_run_folders() == [tmp_path / "one", tmp_path / "two"]
 
 
+def test_models_are_looked_for_where_one_was_used_else_in_a_named_folder_else_at_home(
+    home, tmp_path
+):
+    gone, used, named = (tmp_path / name for name in ("gone", "used", "named"))
+    assert WindowState().folder_of_models() == str(home)
+    used.mkdir()
+    named.mkdir()
+    state = WindowState(model_folders=[str(tmp_path), str(named), str(gone)])
+    for model in ("a/name-on-the-hub", gone / "base.safetensors"):
+        state.remember_model(str(model))
+    assert state.folder_of_models() == str(named)
+    state.models.append(str(used / "base.safetensors"))
+    assert state.folder_of_models() == str(used)
+
+
 def test_no_file_and_a_broken_file_mean_a_fresh_state(home):
     assert read_state() == WindowState()
     state_file().parent.mkdir(parents=True)

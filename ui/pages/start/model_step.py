@@ -44,6 +44,7 @@ class ModelStep:
             {"model": "File…", "folder": "Folder…"},
             lambda _: context.act.refresh(),
             name="start model",
+            browse_from=self._browse_from,
         )
         self.entries = (self.field.entry,)
         self.field.outer.pack(fill="x", pady=(px(10), 0))
@@ -92,6 +93,12 @@ class ModelStep:
     def take_focus(self) -> None:
         """Take the keyboard."""
         self.field.entry.focus_set()
+
+    def _browse_from(self) -> str:
+        """Return where dialogs begin: a wrong answer, and a name on the Hub, lead to no models."""
+        model = self._choices.model
+        is_here = model is not None and not model.problem and not model.is_remote
+        return self.field.text if is_here else self._context.window_state.folder_of_models()
 
     def _choose_family(self) -> None:
         self._family.selection_clear()

@@ -16,6 +16,7 @@ class PathField:
 
     changed: called with the text a moment after it was typed, and at once after it was chosen.
     buttons: kinds of paths to choose, with the label of each button.
+    browse_from: returns the path that dialogs begin at; by default it is the text.
     reported: the text that was passed last.
     """
 
@@ -27,9 +28,11 @@ class PathField:
         changed: Callable[[str], None],
         *,
         name: str,
+        browse_from: Callable[[], str] | None = None,
     ) -> None:
         self._context = context
         self._changed = changed
+        self._browse_from = browse_from or (lambda: self.text)
         self._waiting = ""
         self.reported = ""
         widgets = context.widgets
@@ -80,6 +83,6 @@ class PathField:
         self._context.act.refresh()  # the answer before is none any more, or is one again
 
     def _choose(self, kind: PathKind) -> None:
-        chosen = self._context.act.choose_path(kind, self.text)
+        chosen = self._context.act.choose_path(kind, self._browse_from())
         if chosen and self.entry.winfo_exists():
             self.set(chosen)
