@@ -30,6 +30,13 @@ def contents(widget: tk.Misc) -> str:
     return ""
 
 
+def selected(widget: tk.Misc) -> list[str]:
+    """The selected rows of a table."""
+    if not isinstance(widget, ttk.Treeview):
+        return []
+    return [str(widget.item(row, "values")[0]) for row in widget.selection()]
+
+
 def lists(page: Any) -> dict[str, object]:
     """What the pages of runs, of the queue, of trials and of tools show."""
     return {

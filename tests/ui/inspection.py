@@ -15,7 +15,7 @@ from tkinter import ttk
 from typing import Any
 
 from onetrainer.run.user_folder import user_folder
-from tests.ui.inspected_lists import contents, lists
+from tests.ui.inspected_lists import contents, lists, selected
 from tests.ui.inspected_work import Timing, Work
 from ui.app import App
 from ui.background.dataset_preview import format_bucket
@@ -265,6 +265,7 @@ def _widget(app: App, name: str) -> Answer:
         "reason": button.reason if button else "",
         "kind": button._kind if button else "",
         "text": str(widget.cget("text")) if has_text else contents(widget),
+        "selected": selected(widget),
     }
 
 

@@ -83,6 +83,7 @@ class ModelTable:
         self._folders.pack(side="left", padx=(px(10), 0))
         self._shown_folders: list[str] = []
         self._texts: dict[str, str] = {}
+        self._passed = ""  # the model that was passed to `chosen` last
         context.models.listen(self.refresh)
         table.bind("<Destroy>", lambda _: context.models.forget(self.refresh))
         context.models.read()
@@ -108,9 +109,20 @@ class ModelTable:
         show(self._note, bool(note), anchor="w", pady=(self._context.widgets.px(6), 0))
         self._show_folders()
 
+    def show_chosen(self, text: str) -> None:
+        """Select no model any more that another choice has taken the place of."""
+        if text == self._passed:
+            return
+        for row in self.table.selection():
+            # A row that was just selected was not passed yet: Tk reports it later.
+            if self._texts[row] == self._passed:
+                self.table.selection_remove(row)
+        self._passed = ""
+
     def _selected(self) -> None:
         for row in self.table.selection():
-            self._chosen(self._texts[row])
+            self._passed = self._texts[row]
+            self._chosen(self._passed)
 
     def _take(self, take: Callable[[], None]) -> None:
         """Take the selected model; Tk reports a selection after the next key only."""

@@ -140,6 +140,7 @@ def test_what_cannot_be_trained_is_said_in_a_sentence_and_next_says_why(open_des
     images, models = prepare(home)
     lora = {f"lora_unet_up_blocks_1_attentions_0_proj_in.lora_{end}.weight": (4, 4) for end in "ab"}
     write_model(models / "style.safetensors", lora)
+    name_models(home)
     desk = open_desk()
     desk.click("welcome train on my images")
     desk.click("start images")
@@ -148,10 +149,21 @@ def test_what_cannot_be_trained_is_said_in_a_sentence_and_next_says_why(open_des
         desk.wait(lambda: words in desk.widget("start next")["reason"], "the reason")  # noqa: B023
     desk.replace("start images", str(images))
     desk.click("start next")
+    desk.wait(lambda: len(desk.ask("models")["models"]) == 4, "the models, published ones too")
+    row = desk.place("answer models")
+    desk.click_at(row["x"] + 60, row["y"] + 45)
+    wait_next(desk)
+    assert desk.widget("answer models")["selected"] == ["base.safetensors"]
     desk.replace("start model", str(models / "style.safetensors"))
     desk.key("Return")
     desk.wait(lambda: "this is a LoRA" in desk.widget("start next")["reason"], "the reason")
     assert desk.state["focus"] == "start model"
+    assert desk.widget("answer models")["selected"] == []
+    desk.click("start model folder")  # not from what is wrong, nor from the images
+    desk.wait_question("answer path")
+    assert desk.widget("answer path")["text"] == str(home / "ComfyUI")
+    desk.key("Escape")
+    desk.wait_end_of_question("answer path")
     desk.replace("start model", "someone/a-model")
     desk.wait(lambda: "family" in desk.widget("start next")["reason"], "the question")
     desk.click("start family")

@@ -67,6 +67,7 @@ class ModelStep:
     def refresh(self) -> None:
         """Show what the model is."""
         text, px = self.field.reported, self._context.widgets.px
+        self._table.show_chosen(self.field.text)
         model = self._choices.model = self._looks.get(text or None)
         problem = model.problem if model is not None else ""
         self._problem.say(problem)
