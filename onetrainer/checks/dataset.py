@@ -304,13 +304,13 @@ def _index_problems(
         yield Problem(setting, error.what, error.expected, error.remedy)
         return
     if index.skipped:
-        names = [f"{each.name} ({each.reason})" for each in index.skipped]
+        names = [each.described for each in index.skipped]
         yield warning(
             setting,
             f"{len(names)} image{'s' if len(names) > 1 else ''} cannot be used:"
             f" {some_of(names, _SHOWN_IMAGES)}",
             "The others will be used",
-            "Replace or remove them.",
+            "Replace or remove what cannot be used.",
         )
     faults = [
         f"{item.path.name} ({fault})"
@@ -330,7 +330,7 @@ def _index_problems(
         yield warning(
             setting,
             f"{counted_images(index.uncaptioned, len(index.items))} no caption",
-            f"They will be trained with {prompt}{index.missed and f'; {index.missed}'}",
+            f"Images without one are trained with {prompt}{index.missed and f'; {index.missed}'}",
             "Add a line for each to the caption list."
             if concept.caption_source == "list"
             else "Add a .txt file of the same name for each.",

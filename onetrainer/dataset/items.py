@@ -88,6 +88,11 @@ class Skipped:
         return f"{self.name}: {self.reason}"
 
     @property
+    def described(self) -> str:
+        """It among several in a sentence: "a.png (its end is missing)"."""
+        return f"{self.name} ({self.reason})"
+
+    @property
     def name(self) -> str:
         """The file name, printable in every terminal."""
         return printable(self.path.name.encode(errors="replace").decode())

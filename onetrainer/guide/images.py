@@ -145,7 +145,7 @@ def _known(concept: ConceptSettings, index: DatasetIndex) -> ImageFolder:
 def _warnings(index: DatasetIndex) -> list[str]:
     found = []
     if index.skipped:
-        names = some_of([str(each) for each in index.skipped], _NAMED)
+        names = some_of([each.described for each in index.skipped], _NAMED)
         count = len(index.skipped)
         found.append(f"{count} {'image' if count == 1 else 'images'} cannot be used: {names}.")
     if index.uncaptioned and index.missed:

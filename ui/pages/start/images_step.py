@@ -190,4 +190,4 @@ def _caption_text(images: "ImageFolder") -> str:
     if images.captions == images.images:
         return "All of them have captions." if images.images > 1 else "It has a caption."
     without = images.images - images.captions
-    return f"{images.captions:,} have captions, {without:,} have none."
+    return f"{images.captions:,} of them with a caption, {without:,} without."
