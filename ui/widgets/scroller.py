@@ -56,7 +56,7 @@ class Scroller:
         self.inner.bind("<Unmap>", self._fit)
         widgets.on_wheel[self.canvas] = self.scroll_by
         if fills:
-            widgets.on_focus[self.canvas] = self._follow
+            self.follow_keyboard()
         # A page has the keyboard itself until one of its controls takes it.
         for key, by in (("<Next>", _PAGE), ("<Prior>", -_PAGE), ("<Down>", 1), ("<Up>", -1)):
             self.outer.bind(key, partial(self._key, by))
@@ -74,12 +74,19 @@ class Scroller:
     def _key(self, steps: int, _: "tk.Event[tk.Misc]") -> None:
         self.scroll_by(steps)
 
-    def _follow(self, widget: tk.Misc) -> None:
-        """Scroll to a control that has come by the keyboard, if it is not seen as a whole."""
+    def follow_keyboard(self) -> None:
+        """Scroll to what Tab gives the keyboard to, from now on."""
+        self._widgets.on_focus[self.canvas] = self.follow
+
+    def follow(self, widget: tk.Misc, margin: int = _FOCUS_MARGIN) -> None:
+        """Scroll to a control that has got the keyboard, if it is not seen as a whole.
+
+        margin: As for `show`.
+        """
         above = widget.winfo_rooty() - self.canvas.winfo_rooty()
         below = above + widget.winfo_height() - self.canvas.winfo_height()
         if above < 0 or (below > 0 and above > 0):
-            self.show(widget, margin=_FOCUS_MARGIN)
+            self.show(widget, margin=margin)
 
     def to_top(self) -> None:
         """Scroll to the top of the page."""
@@ -186,7 +193,7 @@ def bind_wheel(root: tk.Tk, widgets: Callable[[], Widgets]) -> None:
 
 
 def bind_focus(root: tk.Tk, widgets: Callable[[], Widgets]) -> None:
-    """Give what is clicked the keyboard, and scroll filled pages to what Tab gives it to.
+    """Give what is clicked the keyboard, and scroll pages to what Tab gives it to.
 
     Once for a window. A field is left, and what is typed in it taken, by a click beside it.
     """

@@ -16,6 +16,12 @@ def beyond_the_edge(desk):
     ]
 
 
+def is_in_sight(desk, name):
+    _, top, _, height = desk.state["place"]
+    place = desk.widget(name)
+    return top < place["y"] < place["y"] + place["height"] <= top + height
+
+
 def test_every_page_of_a_small_window_is_reached_by_its_list_and_has_all_in_its_width(desk):
     desk.resize(*SMALL)
     desk.wait(lambda: desk.widget("pages")["shown"], "the button of the list")
@@ -43,6 +49,11 @@ def test_the_questions_of_the_guided_start_fit_into_a_small_window(desk, project
         desk.click("start next")
     desk.wait(lambda: desk.widget("start aim person").get("shown"), "the last question")
     desk.wait(lambda: beyond_the_edge(desk) == [], "all of the last question in the width")
+    desk.click("start aim person")
+    for keys, name in (((), "start word"), (("Tab", "Tab"), "start next")):
+        desk.key(*keys)
+        desk.wait_state(focus=name)
+        desk.wait(lambda: is_in_sight(desk, name), f"{name} in sight")  # noqa: B023
 
 
 def test_the_list_of_pages_closes_by_itself_and_keeps_no_keyboard(desk):
@@ -74,8 +85,7 @@ def test_controls_below_the_edge_of_a_filled_page_come_into_sight_by_tab(desk):
         if desk.state["focus"] == "clear":
             break
         desk.key("Tab")
-    place = desk.widget("clear")
-    assert top < place["y"] < place["y"] + place["height"] <= top + height
+    assert is_in_sight(desk, "clear")
 
 
 def test_a_mask_has_its_hint_and_button_in_a_small_window(desk):

@@ -16,6 +16,7 @@ from ui.widgets.placing import show
 from ui.widgets.scroller import Scroller
 
 _WIDTH, _MARGIN = 720, 28
+_HELP = 60  # below a field
 _TITLES = ("1  Images", "2  Base model", "3  What to make of them")
 _READY = len(_TITLES)
 _NOT_FILLED_IN = (
@@ -35,6 +36,7 @@ class StartPage(View):
         self._at = widgets.kept.value("start step", 0)
         self._goes_on = False  # once what Next waits for is known
         self._scroller = Scroller(widgets, parent)
+        self._scroller.follow_keyboard()
         self.outer: tk.Widget = self._scroller.outer
         column = self._column = widgets.frame(self._scroller.inner, ground="window")
         column.grid(row=0, column=0, sticky="nw", padx=(px(_MARGIN), 0), pady=px(24))
@@ -127,7 +129,12 @@ class StartPage(View):
             for entry in step.entries:
                 entry.bind("<Return>", lambda _: self._go_on())
                 entry.bind("<Key>", lambda _: self._stay(), add="+")
+                # One that has just appeared gets the keyboard by itself.
+                entry.bind("<FocusIn>", self._follow, add="+")
         return self._steps[index]
+
+    def _follow(self, event: "tk.Event[tk.Misc]") -> None:
+        self._scroller.follow(event.widget, margin=_HELP)
 
     def _make_foot(self) -> None:
         widgets, px = self._context.widgets, self._context.widgets.px

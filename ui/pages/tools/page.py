@@ -119,6 +119,7 @@ class ToolsPage(View):
         title = widgets.kept.value("tool", _TOOLS[0].title)
         self._tool = next(tool for tool in _TOOLS if tool.title == title)
         scroller = Scroller(widgets, parent)
+        scroller.follow_keyboard()
         self.outer: tk.Widget = scroller.outer
         page = widgets.frame(scroller.inner, ground="window")
         page.grid(sticky="nw", padx=px(_MARGIN), pady=px(21))

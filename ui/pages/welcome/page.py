@@ -42,6 +42,7 @@ class WelcomePage(View):
         self._context = context
         widgets = context.widgets
         scroller = Scroller(widgets, parent)
+        scroller.follow_keyboard()
         self.outer: tk.Widget = scroller.outer
         box = widgets.frame(scroller.inner, ground="window")
         box.pack(fill="x", padx=widgets.px(28), pady=widgets.px(48))
