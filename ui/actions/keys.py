@@ -65,7 +65,7 @@ SHORTCUTS: tuple[tuple[str, str, Mapping[str, Callable[[Context], object]]], ...
     ("Alt+1 … Alt+9, Alt+0", "Go to one of the first ten pages", {}),
     ("Tab / Shift+Tab", "Next / previous control", {}),
     ("Page Down / Page Up", "Scroll the page", {}),
-    ("Space", "Press a button, toggle a switch", {}),
+    ("Space / Enter", "Press a button or a link, toggle a switch", {}),
     ("Left / Right", "Samples: previous / next step", {}),
     ("Up / Down", "Samples: previous / next prompt", {}),
     ("Hold Space", "Samples: compare with another step", {}),
@@ -112,6 +112,7 @@ def bind_keys(root: tk.Tk, pages: Sequence[Page], context: Callable[[], Context]
     for place, name in enumerate(listed[:10], start=1):
         actions[f"<Alt-Key-{place % 10}>"] = partial(_show_page, name=name)
     _bind_select_all(root)
+    _bind_return(root)
     for sequence, action in actions.items():
         _bind(root, sequence, action, context)
 
@@ -147,6 +148,19 @@ def _bind_select_all(root: tk.Tk) -> None:
     for name in ("TEntry", "TCombobox", "Entry"):
         root.bind_class(name, "<Control-a>", _select_entry)
     root.bind_class("Text", "<Control-a>", _select_text)
+
+
+def _bind_return(root: tk.Tk) -> None:
+    """Let Return press links, such as that of the message bar; Tk presses them by Space only."""
+
+    def pressed(event: "tk.Event[tk.Misc]") -> str | None:
+        if not isinstance(event.widget, ttk.Button):  # of a dialog of Tk's own
+            return None
+        event.widget.invoke()
+        return "break"
+
+    for key in ("<Return>", "<KP_Enter>"):
+        root.bind_class("TButton", key, pressed)
 
 
 def _select_entry(event: "tk.Event[tk.Misc]") -> str:

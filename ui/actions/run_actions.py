@@ -355,22 +355,26 @@ class RunActions:
         forecasts = context.forecasts
         answer = None if forecasts.is_outdated else forecasts.answer
         seconds = answer.time.get("run_seconds", 0.0) if answer else 0.0
-        if not sweeps:
-            Queue().add(freeze(config), seconds)
-            context.act.show_page("queue")
-            return
 
-        def added(_: None) -> None:
+        def add(runs: list[RunFolder], seconds: float) -> list[RunFolder]:
+            Queue().add(runs, seconds)
+            return runs
+
+        def added(runs: list[RunFolder]) -> None:
             self.is_checking = False
             context.act.refresh()
             context.act.show_page("queue")
+            what = f"“{runs[0].name}” was" if len(runs) == 1 else f"{len(runs):,} runs were"
+            # Also in place of the offer to add it, which would do so again.
+            context.act.show_message(f"{what} added to the page Queue.")
 
+        if not sweeps:
+            added(add(freeze(config), seconds))
+            return
         self.is_checking = True
         context.act.refresh()
         context.widgets.jobs.run(
-            lambda: Queue().add(freeze(config, sweeps, check=startable)),
-            added,
-            self._check_failed,
+            lambda: add(freeze(config, sweeps, check=startable), 0.0), added, self._check_failed
         )
 
     def _forked(self, folder: RunFolder) -> None:

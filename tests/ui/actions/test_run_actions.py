@@ -24,7 +24,9 @@ def window(home, project, monkeypatch):
         widgets=SimpleNamespace(jobs=jobs),
         preview=CurrentPreview(draft, jobs, lambda *_: None),
         forecasts=SimpleNamespace(is_outdated=True),
-        act=SimpleNamespace(refresh=lambda: None, show_page=shown.append),
+        act=SimpleNamespace(
+            refresh=lambda: None, show_page=shown.append, show_message=shown.append
+        ),
     )
     context.draft.load(project)
     return SimpleNamespace(context=context, jobs=jobs, shown=shown, errors=errors)
@@ -40,4 +42,5 @@ def test_each_run_of_a_sweep_is_checked_and_none_is_added_unless_all_can_start(w
     actions._enqueue(["training.seed=1,2"], config)
     deliver_until(window.jobs, lambda: window.shown)
     assert len(Queue().read().waiting) == 2
-    assert (actions.is_checking, window.shown, len(window.errors)) == (False, ["queue"], 1)
+    said = ["queue", "2 runs were added to the page Queue."]
+    assert (actions.is_checking, window.shown, len(window.errors)) == (False, said, 1)
