@@ -8,7 +8,7 @@ from onetrainer.run.event_log import EventReader
 from onetrainer.run.events import Sample, Started
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.starred import starred_steps
-from tests.ui.project import write_project
+from tests.ui.project import PROMPTS, write_project
 
 SAMPLE_BUDGET = 20
 """Turns of the window's heartbeat, of which an idle machine makes as many in a second."""
@@ -28,6 +28,14 @@ def wait_for_steps(desk):
 def pause(desk):
     desk.click("pause")
     desk.wait_state(status="paused", is_running=False)
+
+
+def tab_to(desk, name, key="Tab"):
+    for _ in range(9):
+        if desk.state["focus"] == name:
+            return
+        desk.key(key)
+    raise AssertionError(f"{key} does not lead to {name}")
 
 
 def newest_sample(desk):
@@ -90,10 +98,20 @@ def test_a_run_is_paused_resumed_and_stopped_while_settings_are_edited(begin, lo
     config = json.loads((Path(desk.state["folder"]) / "config.json").read_text())
     assert config["training"]["steps"] == 20_000
     desk.page("run")
-    pause(desk)
+    desk.key("F5")
+    desk.wait(lambda: "“paper-001” is running" in desk.state["message"], "the offer of the queue")
+    tab_to(desk, "message bar", "shift+Tab")
+    desk.key("Return")
+    desk.wait(lambda: desk.state["message"] == "“paper-002” was added to the page Queue.", "it")
+    assert desk.state["page"] == "queue"
+    desk.page("run")
+    tab_to(desk, "pause")
+    desk.key("space")
+    desk.wait_state(status="paused", is_running=False)
     paused_at = desk.state["step"]
     # What most people want next is the one main button.
     desk.wait(lambda: desk.widget("resume")["enabled"], "the offer to resume")
+    desk.wait_state(focus="resume")
     assert [desk.widget(name)["kind"] for name in ("resume", "start")] == ["primary", "plain"]
     desk.page("training")
     assert desk.widget("start")["kind"] == "primary"
@@ -179,6 +197,8 @@ def test_a_finished_run_leads_to_trying_it_and_to_the_check_of_what_it_left_out(
     desk.click("banner place 0")
     desk.wait_state(page="trial")
     desk.wait(lambda: desk.widget("trial strength").get("shown"), "the LoRA in the list")
+    desk.type("!")
+    assert desk.widget("trial prompt")["text"].strip() == f"{PROMPTS[0]}!"
     desk.page("run")
     desk.click("banner place 1")
     desk.wait_state(page="preview")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ui.context import Context
 from ui.widgets.button import Button
 from ui.widgets.placing import show
+from ui.widgets.widgets import focused
 
 _ABOUT = {
     "sample now": "Generates samples after this step",
@@ -107,7 +108,7 @@ class RunButtons:
     def _place(self) -> None:
         """Put the buttons that apply beside the title, or below it in one row or two."""
         px, is_running = self._context.widgets.px, self._context.session.is_running
-        hidden = "resume" if is_running else "pause"
+        hidden, instead = ("resume", "pause") if is_running else ("pause", "resume")
         shown = [button.widget for name, button in self._buttons.items() if name != hidden]
         needed = sum(widget.winfo_reqwidth() + px(_GAP) for widget in shown)
         room = self._head.winfo_width()
@@ -126,6 +127,8 @@ class RunButtons:
             widget.pack_forget()
             gap = 0 if index in (0, second) else px(_GAP)
             widget.pack(in_=self._rows[index >= second], side="left", padx=(gap, 0))
+        if _has_keyboard(self._buttons[hidden].widget):
+            self._buttons[instead].take_focus()
         self._rows[1].pack_forget()
         show(self._rows[1], is_wrapped, anchor="w", pady=(px(_GAP), 0))
 
@@ -141,3 +144,8 @@ class RunButtons:
         folder = self._context.session.folder
         if folder is not None:
             self._context.act.open_path(folder.path)
+
+
+def _has_keyboard(widget: tk.Misc) -> bool:
+    """Return whether a control has the keyboard, or will have it when its window has."""
+    return (focused(widget) or widget.focus_lastfor()) is widget
