@@ -7,6 +7,8 @@ from pathlib import Path
 from onetrainer.errors import UserError
 from onetrainer.jobs.sample_request import AXIS_LABELS, AxisName, SampledLora, SampleRequest
 from onetrainer.jobs.sample_table import requests_of
+from onetrainer.json_file import read_json
+from onetrainer.presets.presets import value_at
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.steps import available_steps
 from ui.model.draft import Draft
@@ -164,6 +166,23 @@ def trial_folder(draft: Draft) -> Path:
     """Return the folder of images that are generated to try a model: beside the runs."""
     runs = Path(str(draft.value("output.folder") or "runs")).expanduser().absolute()
     return runs.parent / "tried"
+
+
+def usual_prompt(lora: Path) -> str:
+    """Return the first sample prompt, or the trigger words, of the run that a LoRA's file is of.
+
+    "" for a file that is not in the output folder of a run, and for a run that has neither.
+    """
+    run = RunFolder(lora.parent.parent)
+    if lora.absolute().parent != run.output or not run.config.is_file():
+        return ""
+    try:
+        config = read_json(run.config)
+    except UserError:
+        return ""
+    prompts = value_at(config, "sampling.prompts") or ()
+    found = [each.get("prompt", "") for each in prompts if each.get("use", True)]
+    return next((text for text in (*found, value_at(config, "data.trigger")) if text), "")
 
 
 _COUNT = ("count", "Images")

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from onetrainer.errors import UserError
@@ -9,6 +11,7 @@ from ui.model.trial import (
     axis_choices,
     trial_folder,
     trial_request,
+    usual_prompt,
     usual_values,
 )
 
@@ -92,3 +95,19 @@ def test_a_model_is_needed(draft):
     draft.set("model.path", "")
     with pytest.raises(UserError, match="no base model"):
         trial_request(draft, TYPED, [])
+
+
+@each(
+    ("config", "prompt"),
+    [
+        ([{"prompt": "old", "use": False}, {"prompt": ""}, {"prompt": "ohwx cat"}], "ohwx cat"),
+        ([], "ohwx"),
+    ],
+)
+def test_a_runs_lora_has_its_first_sample_prompt_or_its_trigger_words(tmp_path, config, prompt):
+    document = {"sampling": {"prompts": config}, "data": {"trigger": "ohwx"}}
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    assert usual_prompt(tmp_path / "output" / "cat.safetensors") == prompt
+    assert usual_prompt(tmp_path / "loras" / "cat.safetensors") == ""
+    (tmp_path / "config.json").write_text("{}")
+    assert usual_prompt(tmp_path / "output" / "cat.safetensors") == ""

@@ -14,9 +14,9 @@ def made(desk):
 def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk):
     desk.key("F9")
     desk.wait_state(page="trial")
-    desk.click("generate")
+    desk.key("ctrl+Return")
     wait_status(desk, "There is no prompt")
-    desk.click_and_type("trial prompt", "a red cat")
+    desk.type("a red cat")
     desk.replace("trial width", "500")
     desk.key("Return")
     wait_status(desk, "Width: ")

@@ -18,7 +18,7 @@ from ui.context import Context, View
 from ui.forms.grid_axes import AxisRow
 from ui.forms.lora_rows import LoraRows
 from ui.messages.memory import failure_text
-from ui.model.trial import TrialLora, trial_folder, trial_request
+from ui.model.trial import TrialLora, trial_folder, trial_request, usual_prompt
 from ui.pages.trial.images import TrialImages
 from ui.progress.run_state import phase_text
 from ui.widgets.placing import place_two
@@ -105,11 +105,20 @@ class TrialPage(View):
         if self._source is None:
             self._button.enable(self._blocked_reason())
 
+    def take_focus(self) -> None:
+        """Take the keyboard into the prompt, before the next key comes."""
+        self.outer.update_idletasks()  # Tk would give it the focus only once it is on the screen
+        self._prompt.focus_set()
+
     def take_path(self, kind: str, path: str) -> bool:
-        """Add a LoRA, once."""
-        if kind == "lora" and path not in [lora.path for lora in self._loras.listed()]:
+        """Add a LoRA, once, and a prompt of its run if none is typed."""
+        if kind != "lora":
+            return False
+        if path not in [lora.path for lora in self._loras.listed()]:
             self._loras.add(TrialLora(path))
-        return kind == "lora"
+        if not self._prompt.get("1.0", "end").strip():
+            self._prompt.insert("insert", usual_prompt(Path(path)))
+        return True
 
     def commit(self) -> None:
         """Remember what is typed, for the next window and for this one at another size."""
