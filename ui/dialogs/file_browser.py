@@ -1,6 +1,8 @@
 """The window's own file dialog, for Linux desktops that have none to lend."""
 
+import os
 import tkinter as tk
+from collections.abc import Sequence
 from pathlib import Path
 from tkinter import ttk
 
@@ -12,6 +14,7 @@ from ui.dialogs.desktop_dialog import Patterns
 from ui.dialogs.dialogs import Dialog
 from ui.messages.line_breaks import shorten
 from ui.model.folder_entries import EntryFacts, FolderEntry, describe_entry, list_entries
+from ui.widgets.changes import on_change
 from ui.widgets.drawing import Drawing
 from ui.widgets.widgets import Widgets
 
@@ -20,6 +23,7 @@ _NAME_WIDTHS, _ROWS, _CELL_GAP = (100, 330), (4, 12), 12
 # What else a dialog is wide and high, with the frame of its window.
 _AROUND = (130, 330)
 _UP = ".."
+_MOST_ROWS = 2000  # of which Tk makes a list in some 80 ms, at every letter that is typed
 
 
 def browse(context: Context, title: str, start: Path, patterns: Patterns | None) -> str:
@@ -35,20 +39,27 @@ class _Browser:
         self._context = context
         self._patterns = patterns
         self._folder = Path.home()
-        self._entries: dict[str, FolderEntry] = {}
+        self._reading: Path | None = None  # the folder that is to be listed
+        self._all: Sequence[FolderEntry] = ()
+        self._entries: dict[str, FolderEntry] = {}  # those that are shown
+        self._left_out = 0  # of those with the text that was typed
+        self._part = ""  # that text
         self._facts = EntryFacts(())
         self._described: Path | None = None
+        self._known: Path | None = None  # what the facts are about
         self._result = ""
         widgets = context.widgets
         self._path = tk.StringVar(self._dialog.window)
         entry = ttk.Entry(self._dialog.body, textvariable=self._path, font="OneTrainerBody")
         entry.pack(fill="x", pady=(widgets.px(10), widgets.px(8)))
         entry.bind("<Return>", lambda _: self._go_to_text())
+        on_change(self._path, entry, self._narrow)
         widgets.name(entry, "answer path")
         line = widgets.frame(self._dialog.body)
         line.pack(fill="both", expand=True)
         self._places = self._make_places(line)
         self._list = self._make_list(line)
+        entry.bind("<Down>", lambda _: self._list.focus_set())
         side = widgets.frame(line)
         side.pack(side="left", fill="y", padx=(widgets.px(12), 0))
         width = widgets.px(_FACTS_WIDTH)
@@ -107,18 +118,49 @@ class _Browser:
         return table
 
     def _show(self, folder: Path) -> None:
-        """List a folder; one that cannot be read is named, and the list stays."""
+        """List a folder, read in a thread; one that cannot be read is named, and the list stays."""
         patterns = None if self._patterns is None else _all(self._patterns)
-        try:
-            entries = list_entries(folder, patterns)
-        except OSError as error:
-            self._refuse(f"{folder.name}: {error.strerror}")
-            return
-        self._folder = folder
-        self._path.set(str(folder))
-        self._entries = {entry.path.name: entry for entry in entries}
+        text = self._path.get()
+
+        def is_wanted() -> bool:
+            return self._reading is folder and bool(self._list.winfo_exists())
+
+        def read(entries: list[FolderEntry]) -> None:
+            if is_wanted():
+                self._folder, self._all = folder, entries
+                if self._path.get() == text:  # what was typed meanwhile is not lost
+                    self._path.set(str(folder))
+                self._reading = None
+                self._fill()
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, OSError):
+                raise error
+            if is_wanted():
+                self._reading = None
+                self._refuse(f"{folder.name}: {error.strerror}")
+
+        self._reading, self._described = folder, None
+        self._text.say("Reading …", "SmallDim")
+        self._context.widgets.jobs.run(lambda: list_entries(folder, patterns), read, failed)
+
+    def _narrow(self) -> None:
+        """Show only entries that have the text in their name which was typed for the folder."""
+        if self._reading is None and self._typed() != self._part:
+            self._fill()
+
+    def _typed(self) -> str:
+        above = str(self._folder).rstrip(os.sep) + os.sep
+        text = self._path.get().strip().removeprefix(above)
+        return "" if os.sep in text else text.lower()
+
+    def _fill(self) -> None:
+        self._part = self._typed()
+        found = [entry for entry in self._all if self._part in entry.path.name.lower()]
+        self._entries = {entry.path.name: entry for entry in found[:_MOST_ROWS]}
+        self._left_out = len(found) - len(self._entries)
         self._list.delete(*self._list.get_children())
-        if folder != folder.parent:
+        if self._folder != self._folder.parent:
             self._list.insert("", "end", iid=_UP, values=("Up", ""))
         theme = self._context.widgets.theme
         room = self._list.column("name", "width") - theme.px(_CELL_GAP)
@@ -138,19 +180,26 @@ class _Browser:
     def _take(self) -> None:
         """Answer with the selected folder, or with the one that is listed."""
         entry = self._selected()
-        self._answer(entry.path if entry else self._folder)
+        if self._reading is None:  # otherwise another list is about to be there
+            self._answer(entry.path if entry else self._folder)
 
     def _enter(self) -> str:
-        """Open the entry: a folder is listed, a file is the answer."""
+        """Open the entry, unless another list is about to be there."""
         name = (self._list.selection() or (self._list.focus(),))[0]
-        entry = self._entries.get(name)
+        if self._reading is not None:
+            return "break"
         if name == _UP:
             self._show(self._folder.parent)
-        elif entry is not None and entry.is_folder:
-            self._show(entry.path)
-        elif entry is not None:
-            self._answer(entry.path)
+        elif name in self._entries:
+            self._open(self._entries[name])
         return "break"
+
+    def _open(self, entry: FolderEntry) -> None:
+        """List a folder; a file is the answer."""
+        if entry.is_folder:
+            self._show(entry.path)
+        else:
+            self._answer(entry.path)
 
     def _go_to_text(self) -> str:
         text = self._path.get().strip()
@@ -163,6 +212,8 @@ class _Browser:
             self._show(path)
         elif path.exists():
             self._answer(path)
+        elif self._part and len(self._entries) == 1:  # the only one that has it in its name
+            self._open(*self._entries.values())
         else:
             self._refuse(f"{path}: there is no such file or folder")
         return "break"
@@ -195,17 +246,33 @@ class _Browser:
         """Describe the selected entry, or the folder, in a thread."""
         entry = self._selected()
         path = entry.path if entry else self._folder
+        if self._reading is not None:
+            return
+        if path == self._described:
+            self._say_facts()
+            return
         self._described = path
-        is_cut = entry is not None and self._list.set(path.name, "name").endswith("…")
 
         def described(facts: EntryFacts) -> None:
             if self._described == path and self._text.winfo_exists():
-                self._facts = facts
-                lines = [path.name, *facts.lines] if is_cut else facts.lines
-                self._text.say("\n".join(lines), "SmallDim")
+                self._facts, self._known = facts, path
+                self._say_facts()
                 self._draw()
 
         self._context.widgets.jobs.run(lambda: describe_entry(path), described)
+
+    def _say_facts(self) -> None:
+        """Say how many entries are left out, and what is known of what is described."""
+        if self._known != self._described:
+            return  # it is still to come
+        entry, lines = self._selected(), [*self._facts.lines]
+        if entry is not None and self._list.set(entry.path.name, "name").endswith("…"):
+            lines.insert(0, entry.path.name)
+        if self._left_out:
+            shown = len(self._entries)
+            count = f"The first {shown:,} of {shown + self._left_out:,}"
+            lines.insert(0, f"{count}; type part of a name above to narrow down.")
+        self._text.say("\n".join(lines), "SmallDim")
 
     def _draw(self) -> None:
         if not self._picture.canvas.winfo_exists():

@@ -10,7 +10,6 @@ from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, is_image
 from onetrainer.errors import UserError
 
 MODEL_SUFFIXES = frozenset([".safetensors", ".ckpt", ".pt", ".pth", ".bin"])
-_MOST_ENTRIES = 5000
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class EntryFacts:
 
 
 def list_entries(folder: Path, patterns: Iterable[str] | None) -> list[FolderEntry]:
-    """List a folder: folders first, by name, without hidden ones; at most 5,000.
+    """List a folder: folders first, by name, without hidden ones; takes a while for a large one.
 
     Args:
         folder: The folder.
@@ -56,7 +55,7 @@ def list_entries(folder: Path, patterns: Iterable[str] | None) -> list[FolderEnt
             except OSError:
                 continue  # a link to nothing
     found.sort(key=lambda entry: (not entry.is_folder, entry.path.name.lower()))
-    return found[:_MOST_ENTRIES]
+    return found
 
 
 def describe_entry(path: Path) -> EntryFacts:

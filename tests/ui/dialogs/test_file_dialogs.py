@@ -9,6 +9,7 @@ from PIL import Image
 
 from tests.ui.pumping import once_asked, pump_until
 from ui.background.image_cache import ImageCache
+from ui.dialogs import file_browser
 from ui.dialogs.file_dialogs import choose_path
 from ui.model.folder_entries import describe_entry, list_entries
 
@@ -40,9 +41,18 @@ def add_program(tmp_path, name, answer, code=0):
     return log
 
 
+def listed(files):
+    """The list of the browser once its folder is read, which is described then."""
+    facts = files.widgets.named["answer facts"]
+    pump_until(
+        files.root, lambda: files.widgets.jobs.deliver() >= 0 and facts.cget("text") != "Reading …"
+    )
+    return files.widgets.named["answer entries"]
+
+
 def press(files, key):
     """Presses a key in the list of the browser, which has to have the keyboard for it."""
-    entries = files.widgets.named["answer entries"]
+    entries = listed(files)
     entries.focus_force()
     pump_until(files.root, lambda: entries.focus_get() is entries)
     entries.event_generate(f"<{key}>")
@@ -116,18 +126,60 @@ def test_why_a_path_is_refused_stays_when_the_description_of_the_folder_comes_la
 
     def answer():
         path, facts = (files.widgets.named[f"answer {name}"] for name in ("path", "facts"))
+        listed(files).selection_set("bin")
+        root.update()
         path.focus_force()
         pump_until(root, lambda: path.focus_get() is path)
         path.insert("end", "/nowhere")
+        root.update()
         path.event_generate("<Return>")
         said.append(facts.cget("text"))
-        pump_until(root, jobs.deliver)  # the description
+        descriptions = []  # of what was selected, and of the folder
+        pump_until(root, lambda: descriptions.extend([1] * jobs.deliver()) or len(descriptions) > 1)
         said.append(facts.cget("text"))
         press(files, "Escape")
 
     once_asked(root, answer)
     choose_path(files, "folder", str(tmp_path))
     assert said == [f"{tmp_path}/nowhere: there is no such file or folder"] * 2
+
+
+def test_a_folder_of_very_many_files_is_listed_in_part_and_typing_finds_the_others(
+    files, root, tmp_path, monkeypatch
+):
+    """Enter takes the only one that is left; what is typed while a folder is read stays."""
+    monkeypatch.setattr(file_browser, "_MOST_ROWS", 3)
+    (tmp_path / "many").mkdir()
+    for number in range(12):
+        (tmp_path / "many" / f"file-{number:02}.ckpt").touch()
+    note = "The first 3 of 12; type part of a name above to narrow down.\nNo images"
+    seen = []
+
+    def answer():
+        path, facts = (files.widgets.named[f"answer {name}"] for name in ("path", "facts"))
+        path.focus_force()
+        pump_until(root, lambda: path.focus_get() is path)
+        listed(files)
+        path.delete(0, "end")
+        path.insert(0, "many")
+        path.event_generate("<Return>")
+        path.insert("end", "/x")
+        for text in ("many/x", "1", ".ckpt"):
+            shown = [name[5:7] for name in listed(files).get_children()[1:]]
+            seen.append((path.get(), shown, facts.cget("text")))
+            path.delete(0, "end")
+            path.insert(0, text)
+        path.insert(0, "FILE-11")
+        path.event_generate("<Return>")
+
+    once_asked(root, answer)
+    assert choose_path(files, "model", str(tmp_path)) == str(tmp_path / "many" / "file-11.ckpt")
+    first = ["00", "01", "02"]
+    assert seen == [
+        ("many/x", first, note),
+        ("many/x", first, note),
+        ("1", ["01", "10", "11"], "No images"),
+    ]
 
 
 def test_entries_say_what_they_are(tmp_path):

@@ -42,7 +42,7 @@ def test_images_and_a_model_are_chosen_by_the_pointer(desk, files):
     desk.replace("data.folder", str(files / "project"))
     desk.click("choose folder data.folder")
     desk.wait_question("answer entries")
-    assert rows(desk) == ["Up", "pictures/"]
+    desk.wait(lambda: rows(desk) == ["Up", "pictures/"], "the folder")
     click_row(desk, "answer entries", "pictures/")
     desk.wait(lambda: facts(desk) == "12 images", "what is in the folder")
     desk.wait(lambda: desk.widget("answer picture")["text"] == "1", "the first of them")
@@ -54,7 +54,7 @@ def test_images_and_a_model_are_chosen_by_the_pointer(desk, files):
     desk.replace("model.path", str(files / "models" / "gone.safetensors"))
     desk.click("choose file model.path")
     desk.wait_question("answer entries")
-    assert rows(desk) == ["Up", "old/", "large.safetensors"]
+    desk.wait(lambda: rows(desk) == ["Up", "old/", "large.safetensors"], "the folder")
     click_row(desk, "answer entries", "large.safetensors")
     desk.wait(lambda: "SDXL" in facts(desk), "what model it is")
     assert "pictures" in rows(desk, "answer places")
@@ -82,6 +82,7 @@ def test_a_model_is_chosen_by_keys_alone_at_the_largest_size(desk, files):
     for name in ("answer path", "answer places", "answer entries", "answer cancel"):
         place = desk.widget(name)
         assert place["shown"] and place["y"] + place["height"] < top + height, name
+    desk.wait(lambda: "old/" in rows(desk), "what is there")
     desk.type("o")
     desk.key("Return")
     desk.wait(lambda: rows(desk) == ["Up", "small.safetensors"], "the folder")
