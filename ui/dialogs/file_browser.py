@@ -262,13 +262,15 @@ class _Browser:
         self._context.widgets.jobs.run(lambda: describe_entry(path), described)
 
     def _say_facts(self) -> None:
-        """Say how many entries are left out, and what is known of what is described."""
+        """Say how many entries are not shown, and what is known of what is described."""
         if self._known != self._described:
             return  # it is still to come
         entry, lines = self._selected(), [*self._facts.lines]
         if entry is not None and self._list.set(entry.path.name, "name").endswith("…"):
             lines.insert(0, entry.path.name)
-        if self._left_out:
+        if self._part and not self._entries:
+            lines.insert(0, f"No name here has “{self._part}” in it.")
+        elif self._left_out:
             shown = len(self._entries)
             count = f"The first {shown:,} of {shown + self._left_out:,}"
             lines.insert(0, f"{count}; type part of a name above to narrow down.")

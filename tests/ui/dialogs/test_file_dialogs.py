@@ -164,7 +164,7 @@ def test_a_folder_of_very_many_files_is_listed_in_part_and_typing_finds_the_othe
         path.insert(0, "many")
         path.event_generate("<Return>")
         path.insert("end", "/x")
-        for text in ("many/x", "1", ".ckpt"):
+        for text in ("many/x", "1", "none", ".ckpt"):
             shown = [name[5:7] for name in listed(files).get_children()[1:]]
             seen.append((path.get(), shown, facts.cget("text")))
             path.delete(0, "end")
@@ -179,6 +179,7 @@ def test_a_folder_of_very_many_files_is_listed_in_part_and_typing_finds_the_othe
         ("many/x", first, note),
         ("many/x", first, note),
         ("1", ["01", "10", "11"], "No images"),
+        ("none", [], "No name here has “none” in it.\nNo images"),
     ]
 
 
