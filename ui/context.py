@@ -153,7 +153,7 @@ class View:
 
     @property
     def start_blocked_reason(self) -> str:
-        """Why *Start* waits for what is done here: it would start other settings; "" if not."""
+        """Why no run can be started from here, where *Start* would be misread; "" if one can."""
         return ""
 
     def prepare(self) -> Iterator[None]:

@@ -43,15 +43,21 @@ class RunActions:
 
     def start_blocked_reason(self) -> str:
         """Return why no run can be started now; "" if one can."""
-        session, page = self._context.session, self._page()
+        session = self._context.session
         if self.is_checking:
             return "The settings are being checked."
         # Also while a run goes on: these are not the settings to add to the queue.
-        if page is not None and page.start_blocked_reason:
-            return page.start_blocked_reason
+        if self._page_reason:
+            return self._page_reason
         if session.is_running and session.folder is not None:
             return f"“{session.folder.name}” is running. Stop or pause it first."
         return ""
+
+    @property
+    def _page_reason(self) -> str:
+        """Why the page that is shown lets no run be started; "" if it does."""
+        page = self._page()
+        return page.start_blocked_reason if page is not None else ""
 
     def start(self) -> None:
         """Check everything, then start a run or list the errors."""
@@ -66,14 +72,14 @@ class RunActions:
 
     def _say_why_not(self) -> None:
         """Say why no run can be started, and offer to let these settings follow one that is."""
-        session, page = self._context.session, self._page()
+        session = self._context.session
         offer = Offer(
             "Add to the queue",
             "enqueue instead",
             self._context.act.enqueue,
             lambda: session.is_running,
         )
-        is_meant = not self.is_checking and not (page is not None and page.start_blocked_reason)
+        is_meant = not (self.is_checking or self._page_reason)
         self._context.act.show_message(self.start_blocked_reason(), offer if is_meant else None)
 
     def enqueue(self, sweeps: Sequence[str] = ()) -> None:

@@ -32,8 +32,6 @@ _IMAGE_SETTINGS = (
 )
 # Lists in these sections that belong to the training nevertheless.
 _TRAINING_LISTS = ("data.buckets.",)
-
-
 _PROMPTS, _RESOLUTION = "sampling.prompts", "data.resolution"
 
 

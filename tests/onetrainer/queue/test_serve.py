@@ -24,6 +24,7 @@ from tests.runs import DEADLINE
 
 def test_one_process_serves_a_queue(queue):
     assert not is_served(queue)
+    # Another process, which says when it serves, and does so until its input ends.
     code = (
         "import sys; from pathlib import Path; from onetrainer.queue.queue import Queue;"
         "from onetrainer.queue.serve import serving\n"
