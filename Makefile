@@ -4,7 +4,7 @@ WORKERS ?= 2
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt format lint type test test-long mutate faults test-gpu bench screenshots docs forecasts lock all packages
+.PHONY: help setup fmt format lint type test test-long processors mutate faults test-gpu bench screenshots docs forecasts lock all packages
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -29,6 +29,7 @@ type: setup ## does everything fit together, for mypy in its strict mode?
 
 # All of the gates and the tests run, also where one fails: so that one run shows everything. Types are
 # checked beside the tests; mypy keeps what it found in .mypy_cache.
+# Tests that compare numbers run once more as other processors compute them.
 test: setup packages ## format, lint, types and every test; sets up what it needs
 	@failed=""; types=$$(mktemp); \
 	$(MAKE) --no-print-directory type >$$types 2>&1 & checking=$$!; \
@@ -36,10 +37,14 @@ test: setup packages ## format, lint, types and every test; sets up what it need
 		$(MAKE) --no-print-directory $$gate || failed="$$failed $$gate"; \
 	done; \
 	$(RUN) pytest -n $(WORKERS) --dist worksteal; code=$$?; \
+	$(RUN) tests.processors -n $(WORKERS) --dist worksteal || failed="$$failed processors"; \
 	wait $$checking || failed="$$failed type"; cat $$types; rm -f $$types; \
 	if [ -n "$$failed" ]; then echo "make test: not passed, see above:$$failed"; fi; \
 	if [ -n "$$failed" ] && [ $$code -eq 0 ]; then code=1; fi; \
 	exit $$code
+
+processors: setup ## the tests that compare numbers, as other processors and more threads compute them
+	@$(RUN) tests.processors --all -n $(WORKERS) --dist worksteal
 
 mutate: setup ## plant some twenty faults one at a time: do the tests find them?
 	@$(RUN) tests.mutate

@@ -10,6 +10,7 @@ import pytest
 
 from onetrainer import ROOT
 from tests import rules
+from tests.tolerances import tolerance_violations
 
 # Processor time to load all of the contract, in multiples of what its libraries take in the same
 # process. About 3.5 on each machine tried; a forgotten import of torch makes it 20.
@@ -121,6 +122,11 @@ def test_silenced_checks_say_why_and_files_say_what_they_are_about(sources):
 
 def test_matches_over_our_classes_name_each_of_them(sources):
     assert _listed(chain.from_iterable(map(rules.match_violations, sources))) == ""
+
+
+def test_no_tolerance_of_a_test_is_a_bare_small_number():
+    sources = rules.read_sources(ROOT, ["tests"])
+    assert _listed(chain.from_iterable(map(tolerance_violations, sources))) == ""
 
 
 def test_top_of_the_project_holds_what_was_agreed():

@@ -3,6 +3,7 @@
 from tests import rules
 from tests.each import each
 from tests.rules import parse
+from tests.tolerances import tolerance_violations
 
 
 def _files(**texts: str) -> list[rules.Source]:
@@ -180,3 +181,25 @@ def test_match_over_our_classes_that_falls_through_is_found(last, count):
     assert len(list(rules.match_violations(parse("a.py", text)))) == count
     of_a_library = text.replace("from modules.a import A", "from a import A")
     assert not list(rules.match_violations(parse("a.py", of_a_library)))
+
+
+@each(
+    ("text", "count"),
+    [
+        ("torch.testing.assert_close(a, b, rtol=0, atol=1e-6)", 1),
+        ("torch.testing.assert_close(a, b, **CLOSE)\nCLOSE = {'atol': 1e-6, 'rtol': 1e-6}", 1),
+        ("assert torch.allclose(a, b, 1e-7)", 1),
+        ("assert a.allclose(b)", 1),
+        ("import torch\nassert a.tolist() == pytest.approx(b)", 1),
+        ("assert a == pytest.approx(b, abs=2**-20)", 1),
+        ("assert (a - b).abs().max() < 5 * 1e-7", 1),
+        ("limit = 1e-6 * scale\nassert limit >= (a - b).norm()", 1),
+        ("assert a == pytest.approx(b)", 0),
+        ("torch.testing.assert_close(a, b, rtol=0, atol=0)", 0),
+        ("torch.testing.assert_close(a, b, rtol=1e-2, atol=0.5 / 255)", 0),
+        ("close(a, b, roundings=1000)\nassert (a - b).norm() > 1e-9", 0),
+        ("section = AdamW(lr=1e-6, eps=1e-8)", 0),
+    ],
+)
+def test_tolerance_that_is_a_bare_small_number_is_found(text, count):
+    assert len(list(tolerance_violations(parse("tests/test_a.py", text)))) == count

@@ -33,10 +33,10 @@ from tests.modules import worker_at_a_moment
 def as_tiny_tensors_are_fast() -> None:
     """Tiny tensors gain nothing from threads, and several processes of tests lose much.
 
-    Convolutions by oneDNN prepare more than they compute: without it a step takes two thirds of
-    the time.
+    `tests.processors` asks for more, as two threads add in another order. Convolutions by oneDNN
+    prepare more than they compute: without it a step takes two thirds of the time.
     """
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("TEST_THREADS", "1")))
     torch.backends.mkldnn.enabled = False
 
 

@@ -5,6 +5,7 @@ from torch import nn
 
 from onetrainer.config.optimizers.adam import AdamW
 from tests import pretend
+from tests.close import ROUNDINGS, close
 from tests.each import each
 from tests.stepping import CPU, Training, equal
 
@@ -51,8 +52,7 @@ def test_fp16_steps_are_those_of_torchs_own_loss_scale(microbatches, clipping, w
         3, microbatches=microbatches, clipping=clipping, wrong_step=wrong_step
     )
     # Clipping divides here, and multiplies in torch: the last bit of a gradient may differ.
-    tolerance = 1e-6 if clipping else 0.0
-    torch.testing.assert_close(made.snapshot(), weights, rtol=tolerance, atol=tolerance / 100)
+    close(made.snapshot(), weights, roundings=ROUNDINGS if clipping else 0)
     assert made.engine.state_dict() == scale
 
 

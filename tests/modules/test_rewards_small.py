@@ -10,6 +10,7 @@ from modules.rewards import measures
 from modules.rewards.jpeg import smooth_bits
 from modules.rewards.measures import Measure, Reward
 from tests import pretend
+from tests.close import close, near
 from tests.each import each
 
 COLORS = ("warm", "cool", "red", "green", "blue")
@@ -107,14 +108,14 @@ def test_flat_images_have_finite_gradients(name, color):
 def test_size_of_the_image_does_not_matter(name):
     small = noise(2, 3, 8, 8)
     large = small.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
-    torch.testing.assert_close(ALL[name](small), ALL[name](large), rtol=1e-5, atol=1e-6)
+    close(ALL[name](small), ALL[name](large))
 
 
 @each("name", ALL)
 def test_each_image_scores_alone_as_among_others(name):
     shown = noise(3, 3, 9, 7)
     alone = torch.cat([ALL[name](image[None]) for image in shown])
-    torch.testing.assert_close(ALL[name](shown), alone, rtol=1e-6, atol=1e-7)
+    close(ALL[name](shown), alone)
 
 
 def test_ramp_is_less_sharp_than_a_step_of_the_same_height():
@@ -152,9 +153,9 @@ def test_the_gpu_is_not_waited_for(name):
 
 def test_diversity_is_the_mean_difference_of_pairs():
     black, gray, white = (flat(*map(float, color), side=64) for color in (BLACK, GRAY, WHITE))
-    assert float(measures.diversity(torch.cat([black, white]))) == pytest.approx(1)
+    assert float(measures.diversity(torch.cat([black, white]))) == near(1)
     three = measures.diversity(torch.cat([gray, white, black]))
-    assert float(three) == pytest.approx((0.5 + 0.5 + 1) / 3)
+    assert float(three) == near((0.5 + 0.5 + 1) / 3)
     assert float(measures.diversity(torch.cat([gray, gray, gray]))) == 0
     assert float(measures.diversity(white)) == 0
 
@@ -167,7 +168,7 @@ def test_diversity_equals_numpys_and_leaves_out_what_is_small():
         for other in range(one)
     ]
     fine = coarse.repeat_interleave(4, dim=2).repeat_interleave(4, dim=3)
-    assert float(measures.diversity(fine)) == pytest.approx(numpy.mean(pairs), rel=1e-9)
+    assert float(measures.diversity(fine)) == near(numpy.mean(pairs))
     # Noise of single pixels, 16 in each area: a quarter of it is left.
     fine_noise = measures.diversity(noise(4, 3, 128, 128))
     assert float(fine_noise) == pytest.approx(numpy.mean(pairs) / 4, rel=0.05)

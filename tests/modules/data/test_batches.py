@@ -18,6 +18,7 @@ from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import image_transform, size_conditioning
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.close import close, near
 from tests.modules.data.conftest import noise
 from tests.transforms import load_pixels
 
@@ -189,7 +190,7 @@ def test_batch_has_the_masks_of_its_images_and_ones_elsewhere(bench):
     assert read_batch(batch_source, step, 0)().mask is None
     mask = read_batch(batch_source, step, 1)().mask
     assert mask.shape == (2, 1, 8, 8)
-    assert mask.mean(dim=(1, 2, 3)).tolist() == pytest.approx([1.0, 0.2])
+    assert mask.mean(dim=(1, 2, 3)).tolist() == near([1.0, 0.2])
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +240,7 @@ def test_a_rotated_image_is_conditioned_and_encoded_upright(bench, sdxl, turn, i
     shown = Image.fromarray(upright).resize(scaled, Image.Resampling.LANCZOS).crop(cut)
     pixels = torch.from_numpy(np.array(shown)).permute(2, 0, 1)[None] / 127.5 - 1
     expected = family.encode_images(pixels.contiguous()).mean
-    torch.testing.assert_close(batch.moments.mean, expected, atol=1e-5, rtol=0)
+    close(batch.moments.mean, expected)
     assert unet_conditioning(family, batch)["time_ids"].tolist() == [list(time_ids)]
 
 

@@ -11,6 +11,7 @@ from PIL import Image
 from modules.data.images import decode_conditioning
 from onetrainer.dataset.buckets import Bucket, CropGeometry, Magnification
 from onetrainer.dataset.transforms import ImageTransform
+from tests.close import close, near
 from tests.each import each
 from tests.transforms import color, load_pixels, noise, pixels_of, saved, smooth, transform_of
 
@@ -103,7 +104,7 @@ def test_hue_turns_as_colorsys_has_it(tmp_path, degrees):
             *(part / 255 for part in image.getpixel((x, 3)))
         )
         expected = colorsys.hsv_to_rgb((hue + degrees / 360) % 1, saturation, value)
-        assert ((turned[:, 3, x] + 1) / 2).tolist() == pytest.approx(expected, abs=1e-5)
+        assert ((turned[:, 3, x] + 1) / 2).tolist() == near(expected)
 
 
 def test_sixteen_bit_gray_is_recolored_like_eight_bit(tmp_path):
@@ -111,7 +112,7 @@ def test_sixteen_bit_gray_is_recolored_like_eight_bit(tmp_path):
     shown = []
     for image in (gray, Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)):
         shown.append(pixels_of(saved(tmp_path, image), contrast=0.3, hue=30, saturation=0.2))
-    torch.testing.assert_close(*shown, rtol=0, atol=1e-5)
+    close(*shown)
 
 
 ALL = {"flip": True, "flip_vertical": True, "contrast": 0.3, "saturation": -0.4, "hue": 50}

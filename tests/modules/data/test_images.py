@@ -10,6 +10,7 @@ from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transformed_image import was_decoded_smaller
 from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
+from tests.close import close, near
 from tests.each import each
 from tests.transforms import color, load_pixels, pixels_of, saved, transform_of
 
@@ -27,7 +28,7 @@ def test_pixels_are_float32_contiguous_from_minus_one_to_one(tmp_path):
     pixels = pixels_of(saved(tmp_path, image))
     assert (pixels.shape, pixels.dtype) == ((3, 16, 24), torch.float32)
     assert pixels.is_contiguous()
-    assert pixels[:, 3, 5].tolist() == pytest.approx([-1.0, 51 / 127.5 - 1, 1.0])
+    assert pixels[:, 3, 5].tolist() == near([-1.0, 51 / 127.5 - 1, 1.0])
     assert pixels[0].eq(BLACK).all()
     assert pixels[2].eq(WHITE).all()
 
@@ -58,7 +59,7 @@ def test_exif_rotation_is_undone(tmp_path, turn, suffix):
     assert (item.width, item.height) == (24, 16)
     pixels = pixels_of(item)
     expected = torch.from_numpy(upright.copy()).permute(2, 0, 1) / 127.5 - 1
-    torch.testing.assert_close(pixels, expected, rtol=0, atol=1e-6)
+    close(pixels, expected)
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data:UserWarning")

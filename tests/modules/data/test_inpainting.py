@@ -13,6 +13,7 @@ from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.errors import UserError
+from tests.close import close
 from tests.modules.data.conftest import noise
 
 
@@ -71,7 +72,7 @@ def test_what_a_mask_leaves_is_seen_as_diffusers_shows_it(masked, keeps):
     seen = inpainting_input(images, 0)
     assert torch.equal(seen[:, :1], hole)
     expected = masked.family.inner.encode_images(rest).mean
-    torch.testing.assert_close(seen[:, 1:], expected, atol=1e-5, rtol=0)
+    close(seen[:, 1:], expected)
 
 
 @pytest.mark.parametrize("conditioning", ["masks", "files"])
@@ -88,7 +89,7 @@ def test_images_of_their_own_are_seen_with_their_masks_or_whole(masked, keeps):
         _, whole = as_diffusers(own, Image.new("L", own.size, 0))
         expected = masked.family.inner.encode_images(whole).mean
         seen = inpainting_input(images, place)
-        torch.testing.assert_close(seen[:, 1:], expected, atol=1e-5, rtol=0)
+        close(seen[:, 1:], expected)
         assert bool((seen[:, :1] == 1).all()) != has_mask
 
 
@@ -158,7 +159,7 @@ def test_masks_and_what_they_leave_go_through_the_same_mirror(masked):
     plain = encode()
     masked.set(augmentation=Augmentation(flip="always"))
     mirrored = encode()
-    torch.testing.assert_close(plain.mask(0, 0).flip(3), mirrored.mask(0, 0), atol=1e-6, rtol=0)
+    close(plain.mask(0, 0).flip(3), mirrored.mask(0, 0))
     left, right = plain.pixels(0, 0), mirrored.pixels(0, 0)
     assert torch.equal(left.flip(3), right)
 

@@ -16,6 +16,7 @@ from onetrainer.dataset.buckets import Magnification
 from onetrainer.dataset.items import Item, index_concept
 from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
+from tests.close import close
 from tests.each import each
 from tests.transforms import load_pixels, transform_of
 
@@ -74,7 +75,7 @@ def test_mask_is_the_fraction_of_white_in_every_cell(tmp_path):
     rows[8:, :8] = 51
     made = mask_of(tmp_path, (24, 16), (24, 16), gray(rows))
     expected = torch.tensor([[[1, 0.5, 8 / 64], [0.2, 0, 0]]])
-    torch.testing.assert_close(made, expected, rtol=0, atol=1e-6)
+    close(made, expected)
     assert made.dtype == torch.float32
 
 
@@ -100,7 +101,7 @@ def test_white_stays_white_and_black_black_at_any_scaling(tmp_path):
 def test_mask_of_another_size_is_stretched_to_its_image(tmp_path):
     made = mask_of(tmp_path, (48, 16), (16, 16), gray([[0, 255, 0]]))
     # Between centers 16 apart the line rises from 0 to 1: in the middle third from 1/2 to 1.
-    torch.testing.assert_close(made, torch.full((1, 2, 2), 0.75))
+    close(made, torch.full((1, 2, 2), 0.75))
 
 
 @each(
@@ -114,7 +115,7 @@ def test_mask_of_another_size_is_stretched_to_its_image(tmp_path):
 )
 def test_every_kind_of_mask_is_read_as_its_gray(tmp_path, image):
     made = mask_of(tmp_path, (16, 16), (16, 16), image)
-    torch.testing.assert_close(made, torch.full((1, 2, 2), 0.2), rtol=0, atol=1e-6)
+    close(made, torch.full((1, 2, 2), 0.2))
 
 
 def test_alpha_of_a_turned_image_is_its_mask(tmp_path):
@@ -126,7 +127,7 @@ def test_alpha_of_a_turned_image_is_its_mask(tmp_path):
     item, _ = indexed(tmp_path, "alpha")
     made = decode_mask(item, transform_of((16, 16)), io.BytesIO(item.path.read_bytes()), cell=8)
     expected = torch.tensor([[[0.0, 0.4], [0.0, 0.4]]])
-    torch.testing.assert_close(made, expected, rtol=0, atol=1e-6)
+    close(made, expected)
 
 
 @each(

@@ -6,6 +6,7 @@ from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 
 from modules.diffusion.ddpm import ddpm
 from modules.diffusion.schedule import ScheduleSettings
+from tests.close import close
 
 TIMESTEPS = torch.tensor([0, 1, 500, 998, 999])
 
@@ -26,14 +27,14 @@ def test_noisy_latents_equal_those_of_diffusers(reference, tensors):
     expected = reference.add_noise(latents, noise, TIMESTEPS)
     ours = ddpm().levels.add_noise(latents, noise, TIMESTEPS)
     # diffusers multiplies its ᾱ up in float32, which costs it some 1e-6.
-    torch.testing.assert_close(ours, expected, rtol=0, atol=5e-6)
+    close(ours, expected)
 
 
 def test_velocity_equals_that_of_diffusers(reference, tensors):
     latents, noise = tensors
     expected = reference.get_velocity(latents, noise, TIMESTEPS)
     ours = ddpm(prediction="v_prediction").target(latents, noise, TIMESTEPS)
-    torch.testing.assert_close(ours, expected, rtol=0, atol=5e-6)
+    close(ours, expected)
 
 
 def test_the_epsilon_target_is_the_noise(tensors):
@@ -44,7 +45,7 @@ def test_the_epsilon_target_is_the_noise(tensors):
 def test_signal_and_noise_add_up_to_one():
     schedule = ddpm().levels
     total = schedule.signal.double() ** 2 + schedule.noise.double() ** 2
-    torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-6)
+    close(total, torch.ones_like(total), dtype=torch.float32)
 
 
 def test_zero_terminal_snr_is_that_of_diffusers(tensors):
@@ -56,11 +57,9 @@ def test_zero_terminal_snr_is_that_of_diffusers(tensors):
         rescale_betas_zero_snr=True,
     )
     schedule = ddpm(ScheduleSettings(zero_terminal_snr=True)).levels
-    torch.testing.assert_close(schedule.alphas_cumprod, reference.alphas_cumprod, rtol=0, atol=2e-6)
+    close(schedule.alphas_cumprod, reference.alphas_cumprod)
     assert schedule.signal[-1] == 0
     assert schedule.noise[-1] == 1
     assert schedule.signal[0] == ddpm().levels.signal[0]
     ours = schedule.add_noise(latents, noise, TIMESTEPS)
-    torch.testing.assert_close(
-        ours, reference.add_noise(latents, noise, TIMESTEPS), rtol=0, atol=5e-6
-    )
+    close(ours, reference.add_noise(latents, noise, TIMESTEPS))

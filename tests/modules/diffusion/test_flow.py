@@ -13,6 +13,7 @@ from modules.diffusion.schedulers import FLOW_SAMPLERS, step
 from modules.diffusion.weights import weight_table
 from onetrainer.config.objectives.weighting import P2, Debiased, MinSnr, NoiseLike, VelocityLike
 from onetrainer.errors import UserError
+from tests.close import close, near
 from tests.each import each
 
 SHIFTS = (1.0, 3.0)
@@ -24,10 +25,10 @@ def test_noisy_latents_and_times_equal_those_of_diffusers(shift):
     process, reference = rectified_flow(shift), FlowMatchEulerDiscreteScheduler(shift=shift)
     timesteps = torch.tensor([999, 400])  # diffusers counts from the noisiest
     times = process.network_times(timesteps)
-    torch.testing.assert_close(times, reference.timesteps[999 - timesteps])
+    close(times, reference.timesteps[999 - timesteps])
     expected = reference.scale_noise(LATENTS, reference.timesteps[999 - timesteps], NOISE)
     ours = process.levels.add_noise(LATENTS, NOISE, timesteps)
-    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-6)
+    close(ours, expected)
 
 
 def test_the_target_is_the_velocity_along_the_line():
@@ -45,20 +46,20 @@ def test_each_step_equals_that_of_diffusers(shift, count):
     reference = FlowMatchEulerDiscreteScheduler(shift=shift)
     reference.set_timesteps(count)
     found = rectified_flow(shift).sampling_steps(count, eta=0)
-    assert [each.timestep for each in found] == pytest.approx(reference.timesteps.tolist())
+    assert [each.timestep for each in found] == near(reference.timesteps.tolist())
     latents = LATENTS
     for ours, timestep in zip(found, reference.timesteps, strict=True):
         expected = reference.step(PREDICTED, timestep, latents).prev_sample
         latents = ours.next(latents, PREDICTED, None)
-        torch.testing.assert_close(latents, expected, rtol=0, atol=1e-5)
+        close(latents, expected)
 
 
 def test_of_the_right_velocity_image_and_noise_are_predicted_exactly():
     velocity = NOISE - LATENTS
     for now in rectified_flow(3.0).sampling_steps(5, eta=0):
         noisy = now.signal * LATENTS + now.spread * NOISE
-        torch.testing.assert_close(now.clean.combine(noisy, velocity), LATENTS)
-        torch.testing.assert_close(now.noise.combine(noisy, velocity), NOISE)
+        close(now.clean.combine(noisy, velocity), LATENTS)
+        close(now.noise.combine(noisy, velocity), NOISE)
 
 
 def test_new_noise_keeps_the_spread_of_latents():
@@ -67,7 +68,7 @@ def test_new_noise_keeps_the_spread_of_latents():
         steps = rectified_flow(3.0).sampling_steps(6, eta=eta)
         for now, after in pairwise(steps):
             kept = now.next_latents.latents * now.spread + now.next_latents.predicted
-            assert kept**2 + now.noise_std**2 == pytest.approx(after.spread**2)
+            assert kept**2 + now.noise_std**2 == near(after.spread**2)
         assert steps[-1].noise_std == 0
 
 
@@ -106,4 +107,4 @@ def test_a_mistake_counts_the_same_as_noise_and_as_velocity():
         )
         torch.testing.assert_close(as_noise, as_flow, rtol=1e-4, atol=0)
     plain = weight_table(VelocityLike(strength=0.5), process.levels, "flow")
-    assert torch.allclose(plain, process.levels.signal**2 + 0.5)
+    close(plain, process.levels.signal**2 + 0.5)

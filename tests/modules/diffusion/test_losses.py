@@ -9,6 +9,7 @@ from torch.nn import functional
 from modules.diffusion.losses import errors, huber_thresholds, log_cosh, pseudo_huber
 from modules.diffusion.schedule import ScheduleSettings, scaled_linear
 from onetrainer.config.objectives.loss import Losses
+from tests.close import close, near
 
 DIFFERENCES = torch.tensor(
     [-100.0, -20.5, -3.0, -0.1, -1e-3, -1e-6, 0.0, 1e-6, 1e-3, 0.4, 2.0, 19.9, 50.0],
@@ -29,15 +30,15 @@ def exact(values, function):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_log_cosh_is_exact_from_tiny_to_huge_errors(dtype):
-    # By the series where math.log(math.cosh(x)) itself has canceled, and the line far out.
+    # By the series where math.log(math.cosh(x)) itself has canceled, and the line far out; either
+    # leaves a thousand roundings next to where the one takes over from the other.
     def reference(x):
         if abs(x) < 1e-2:
             return x**2 / 2 - x**4 / 12
         return math.log(math.cosh(x)) if abs(x) < 300 else abs(x) - math.log(2)
 
-    ours = log_cosh(DIFFERENCES.to(dtype)).double()
-    rtol = 1e-9 if dtype == torch.float64 else 1e-6
-    torch.testing.assert_close(ours, exact(DIFFERENCES, reference), rtol=rtol, atol=0)
+    ours = log_cosh(DIFFERENCES.to(dtype))
+    close(ours, exact(DIFFERENCES, reference), roundings=1000, each=True)
 
 
 def test_gradients_are_those_of_the_formulas():
@@ -52,24 +53,23 @@ def test_gradients_are_those_of_the_formulas():
     for name, expected in cases.items():
         mix = Losses(**({"mse": 0.0} | {name: 3.0}))
         ours = gradient(lambda x, mix=mix: errors(mix, x, zero, threshold=THRESHOLD))
-        torch.testing.assert_close(ours, 3 * expected, rtol=1e-9, atol=1e-15)
+        close(ours, 3 * expected)
 
 
 def test_pseudo_huber_is_the_papers_formula_and_finite_at_no_error():
     c = 0.1
     expected = exact(DIFFERENCES, lambda x: 2 * c * (math.sqrt(x * x + c * c) - c))
-    torch.testing.assert_close(
-        pseudo_huber(DIFFERENCES, THRESHOLD), expected, rtol=1e-6, atol=1e-16
-    )
+    close(pseudo_huber(DIFFERENCES, THRESHOLD), expected)
     tiny = torch.tensor(1e-6)
     assert gradient(lambda x: pseudo_huber(x, tiny), torch.zeros(3)).tolist() == [0, 0, 0]
 
 
 def test_pseudo_huber_goes_from_squared_to_absolute_errors():
     wide = pseudo_huber(DIFFERENCES, torch.tensor(1e6, dtype=torch.float64))
-    torch.testing.assert_close(wide, DIFFERENCES**2, rtol=1e-8, atol=0)
+    torch.testing.assert_close(wide, DIFFERENCES**2, rtol=1e-4, atol=0)
     narrow = pseudo_huber(DIFFERENCES, torch.tensor(1e-9, dtype=torch.float64)) / 2e-9
-    torch.testing.assert_close(narrow, DIFFERENCES.abs(), rtol=1e-2, atol=1e-9)
+    # As 0.1 % of the largest, which is 100.
+    torch.testing.assert_close(narrow, DIFFERENCES.abs(), rtol=1e-2, atol=1e-3)
 
 
 def test_a_mix_is_the_sum_of_its_parts():
@@ -79,7 +79,7 @@ def test_a_mix_is_the_sum_of_its_parts():
     parts = 0.5 * functional.mse_loss(one, other, reduction="none")
     parts = parts + 2 * functional.l1_loss(one, other, reduction="none")
     parts = parts + 3 * (one - other).cosh().log()
-    torch.testing.assert_close(errors(mix, one, other), parts, rtol=1e-5, atol=1e-6)
+    close(errors(mix, one, other), parts)
     plain = errors(Losses(), one, other)
     assert torch.equal(plain, functional.mse_loss(one, other, reduction="none"))
 
@@ -94,16 +94,16 @@ def test_huber_thresholds_follow_their_schedules(zero_snr):
     schedule = scaled_linear(ScheduleSettings(zero_terminal_snr=zero_snr))
     c, scale = 0.01, 3.0
     tables = {
-        kind: thresholds(schedule, kind, c, scale).double() / scale
+        kind: thresholds(schedule, kind, c, scale) / scale
         for kind in ("constant", "exponential", "snr")
     }
     alphas = schedule.alphas_cumprod.double()
     sigmas = ((1 - alphas) / alphas).sqrt()
-    torch.testing.assert_close(tables["constant"], torch.full_like(alphas, c), rtol=1e-6, atol=0)
+    close(tables["constant"], torch.full_like(alphas, c, dtype=torch.float32), each=True)
     expected = exact(torch.arange(1000), lambda t: math.exp(math.log(c) * t / 1000))
-    torch.testing.assert_close(tables["exponential"], expected, rtol=1e-5, atol=0)
+    close(tables["exponential"], expected, each=True)
     snr = (1 - c) / (1 + sigmas) ** 2 + c
-    torch.testing.assert_close(tables["snr"], snr, rtol=1e-4, atol=0)
+    torch.testing.assert_close(tables["snr"].double(), snr, rtol=1e-4, atol=0)
     assert all(table.isfinite().all() and (table > 0).all() for table in tables.values())
     if zero_snr:
-        assert tables["snr"][-1] == pytest.approx(c)
+        assert tables["snr"][-1] == near(c)

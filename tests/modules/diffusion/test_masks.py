@@ -1,9 +1,9 @@
 """What masks do to an image's loss, in numbers that can be added up by hand."""
 
-import pytest
 import torch
 
 from modules.diffusion.masks import mask_weights, masked_mean
+from tests.close import near
 from tests.each import each
 
 # Half of the first image, none of the second, all of the third.
@@ -28,4 +28,4 @@ def test_masked_losses_are_the_means_by_hand(outside, prior, normalize, expected
     counts = mask_weights(MASK, outside=outside, prior=prior)
     kept = KEPT if prior else None
     ours = masked_mean(ERROR, kept, counts, normalize_area=normalize)
-    assert ours.tolist() == pytest.approx(expected)
+    assert ours.tolist() == near(expected)

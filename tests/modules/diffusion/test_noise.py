@@ -10,6 +10,7 @@ from modules.diffusion.draws import Draws
 from modules.diffusion.noise import draw_noise, offset_growth, pyramid
 from modules.diffusion.schedule import ScheduleSettings, scaled_linear
 from onetrainer.config.objectives.noise import Noise
+from tests.close import close
 
 SHAPE = torch.Size((4, 16, 16))
 DRAWS = Draws(seed=3, step=7, positions=tuple(range(256)))
@@ -32,8 +33,8 @@ def test_everything_is_added_in_its_order():
     noise = draw_noise(settings, DRAWS, shape=SHAPE)
     wanted = normal("noise") + 0.1 * normal("offset-noise", (4, 1, 1))
     wanted = wanted + 0.2 * normal("perturbation-noise")
-    torch.testing.assert_close(noise.target, wanted)
-    torch.testing.assert_close(noise.added, wanted + 0.3 * normal("input-noise"))
+    close(noise.target, wanted)
+    close(noise.added, wanted + 0.3 * normal("input-noise"))
 
 
 def test_the_offset_grows_by_the_fraction_of_each_image():
@@ -41,7 +42,7 @@ def test_the_offset_grows_by_the_fraction_of_each_image():
     settings = Noise(offset=0.1)
     grown = draw_noise(settings, DRAWS, shape=SHAPE, offset_growth=growth).added
     expected = normal("noise") + growth.view(-1, 1, 1, 1) * 0.1 * normal("offset-noise", (4, 1, 1))
-    torch.testing.assert_close(grown, expected)
+    close(grown, expected)
 
 
 def papers_growth(alphas):
@@ -70,10 +71,8 @@ def test_the_generalised_offset_is_that_of_the_papers_recursion():
     betas = torch.linspace(0.00085**0.5, 0.012**0.5, 1000, dtype=torch.float64) ** 2
     psi, phi = papers_growth(1 - betas)
     # What is seen and what is to be predicted agree: the balance that the recursion is made for.
-    torch.testing.assert_close(psi, phi, rtol=1e-9, atol=0)
-    torch.testing.assert_close(
-        offset_growth(scaled_linear(ScheduleSettings())).double(), psi, rtol=1e-5, atol=0
-    )
+    close(psi, phi, roundings=1000, each=True)  # each is a sum of a thousand
+    close(offset_growth(scaled_linear(ScheduleSettings())), psi, each=True)
 
 
 def test_the_generalised_offset_is_finite_with_zero_terminal_snr():
@@ -85,7 +84,7 @@ def test_the_generalised_offset_is_finite_with_zero_terminal_snr():
 def test_pyramid_noise_has_unit_deviation_and_neighbours_that_are_alike():
     plain = normal("noise")
     made = pyramid(plain, DRAWS.generators("pyramid-noise"), levels=4, discount=0.8)
-    torch.testing.assert_close(made.std(dim=(1, 2, 3)), torch.ones(256), rtol=1e-5, atol=0)
+    close(made.std(dim=(1, 2, 3)), torch.ones(256), each=True)
 
     def likeness(noise):
         return float((noise[..., 1:] * noise[..., :-1]).mean())

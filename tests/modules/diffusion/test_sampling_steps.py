@@ -8,6 +8,7 @@ from modules.diffusion.sampling_steps import ddim_steps
 from modules.diffusion.schedule import ScheduleSettings, at
 from onetrainer.errors import UserError
 from tests import exact
+from tests.close import close, near
 from tests.each import each
 
 PLAIN, ZERO_SNR = ScheduleSettings(), ScheduleSettings(zero_terminal_snr=True)
@@ -38,9 +39,9 @@ def test_each_step_equals_that_of_diffusers(settings, prediction, eta):
                 predicted, step.timestep, latents, eta=eta, variance_noise=noise
             )
             found = step.next(latents, predicted, noise if step.noise_std else None)
-            assert torch.allclose(found, expected.prev_sample, atol=1e-11)
+            close(found, expected.prev_sample)
             clean = step.clean.combine(latents, predicted)
-            assert torch.allclose(clean, expected.pred_original_sample, atol=1e-10)
+            close(clean, expected.pred_original_sample)
 
 
 @each(("settings", "prediction"), KINDS)
@@ -51,12 +52,12 @@ def test_of_the_right_prediction_image_and_noise_are_predicted_exactly(settings,
     for step in ddim_steps(settings, prediction, steps=10, eta=0):
         timesteps = torch.tensor([step.timestep])
         noisy = schedule.add_noise(image, noise, timesteps)
-        assert (step.signal, step.spread) == pytest.approx(
-            (float(at(schedule.signal, timesteps)), float(at(schedule.noise, timesteps))), abs=1e-6
+        assert (step.signal, step.spread) == near(
+            (float(at(schedule.signal, timesteps)), float(at(schedule.noise, timesteps)))
         )
         wanted = process.target(image, noise, timesteps)
         assert torch.allclose(step.clean.combine(noisy, wanted), image, atol=1e-4)
-        assert torch.allclose(step.noise.combine(noisy, wanted), noise, atol=1e-5)
+        close(step.noise.combine(noisy, wanted), noise)
 
 
 def test_noise_cannot_be_predicted_where_there_is_nothing_else():
@@ -68,5 +69,5 @@ def test_the_first_step_from_nothing_but_noise_is_new_noise_and_the_predicted_im
     step = ddim_steps(ZERO_SNR, "v_prediction", steps=10, eta=1)[0]
     latents, predicted, noise = torch.randn(3, 1, 4, 2, 2, generator=torch.Generator())
     expected = step.next_latents.predicted * predicted + step.noise_std * noise
-    assert step.next_latents.latents == pytest.approx(0, abs=1e-7)
-    assert torch.allclose(step.next(latents, predicted, noise), expected, atol=1e-6)
+    assert step.next_latents.latents == near(0, of=1.0)
+    close(step.next(latents, predicted, noise), expected)

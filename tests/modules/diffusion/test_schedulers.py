@@ -8,6 +8,7 @@ from modules.diffusion.schedule import ScheduleSettings, scaled_linear
 from modules.diffusion.schedulers import step
 from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
+from tests.close import close
 from tests.each import each
 
 SAMPLERS = get_args(SamplerName)
@@ -51,7 +52,7 @@ def test_the_tables_are_those_that_training_uses(name):
     for settings in (ScheduleSettings(beta_start=0.001, beta_end=0.02, steps=500), ZERO):
         ours = scaled_linear(settings).alphas_cumprod
         theirs = scheduler(name, 10, settings).alphas_cumprod
-        torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+        close(theirs, ours)
 
 
 @each("name", SAMPLERS)
@@ -81,7 +82,7 @@ def k_diffusion_sigmas(steps):
 def test_noise_levels_are_those_of_k_diffusion(name):
     # DPM++ has whole timesteps here, half a timestep off at most: 0.4 % of sigma.
     sigmas = scheduler(name, 20).sigmas.double()
-    torch.testing.assert_close(sigmas, k_diffusion_sigmas(20), rtol=5e-3, atol=1e-6)
+    torch.testing.assert_close(sigmas, k_diffusion_sigmas(20), rtol=5e-3, atol=0)
 
 
 def test_karras_noise_levels_are_the_papers():
@@ -90,7 +91,7 @@ def test_karras_noise_levels_are_the_papers():
     inverse = first ** (1 / 7) + ramp * (last ** (1 / 7) - first ** (1 / 7))
     expected = torch.cat([inverse**7, torch.zeros(1)])
     ours = scheduler("dpmpp_2m_karras", 12).sigmas.double()
-    torch.testing.assert_close(ours, expected, rtol=2e-3, atol=1e-6)
+    torch.testing.assert_close(ours, expected, rtol=2e-3, atol=0)
 
 
 def test_dpmpp_2m_is_the_published_formula():

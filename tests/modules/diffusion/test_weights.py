@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import pytest
 import torch
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from diffusers.training_utils import compute_snr
@@ -11,6 +10,7 @@ from modules.diffusion.ddpm import ddpm
 from modules.diffusion.schedule import NoiseLevels, ScheduleSettings, scaled_linear
 from modules.diffusion.weights import weight_table
 from onetrainer.config.objectives.weighting import P2, Debiased, MinSnr, NoiseLike, VelocityLike
+from tests.close import close, near
 from tests.each import each
 
 EVERY = torch.arange(1000)
@@ -68,14 +68,14 @@ def test_weights_are_the_papers_and_finite(name, prediction, zero_snr):
     ratio = ratios(zero_snr).double()
     expected = FORMULAS[name][PREDICTIONS.index(prediction)](ratio).float()
     known = ratio > 0  # the formulas divide by it
-    torch.testing.assert_close(ours[known], expected[known], rtol=1e-3, atol=1e-6)
+    close(ours[known], expected[known])
 
 
 @each("name", WEIGHTINGS)
 def test_weights_are_finite_for_noise_alone_and_for_signal_alone(name):
     ends = NoiseLevels(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]))
     for prediction, limits in zip(PREDICTIONS, LIMITS[name], strict=True):
-        assert WEIGHTINGS[name](ends, prediction).tolist() == pytest.approx(limits)
+        assert WEIGHTINGS[name](ends, prediction).tolist() == near(limits)
 
 
 @each("name", WEIGHTINGS)
@@ -96,4 +96,5 @@ def test_a_mistake_counts_the_same_as_noise_and_as_velocity(name):
         )
         error = ((wanted - predicted) ** 2).mean(dim=(1, 2, 3))
         losses.append(error * WEIGHTINGS[name](table, prediction)[timesteps])
-    torch.testing.assert_close(losses[0], losses[1], rtol=1e-5, atol=0)
+    # The tables of levels are float32.
+    close(losses[0], losses[1], each=True, dtype=torch.float32)

@@ -16,6 +16,7 @@ from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.embedding import EmbeddingToken
 from tests import adapters, tiny
 from tests.batches import rollout_of, time_ids_of
+from tests.close import close
 
 PROMPTS = ("a cat", "a large dog")
 MIXER = Mixer((NamedReward("brightness", Measure(brightness)),))
@@ -91,7 +92,7 @@ def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(na
             with method.base_model():
                 total += (now - noise_of()).square().mean(dim=(1, 2, 3)) / len(DISTANCE_LEVELS)
     # Sampled with separate adapters, and with merged weights: other roundings.
-    torch.testing.assert_close(found, total, rtol=1e-3, atol=1e-12)
+    close(found, total)
 
 
 def test_an_evaluation_is_the_same_for_every_batch_size():
@@ -101,7 +102,7 @@ def test_an_evaluation_is_the_same_for_every_batch_size():
     ):
         assert one.prompt == other.prompt
         torch.testing.assert_close(one.images, other.images, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(one.total, other.total, atol=1e-5, rtol=1e-5)
+        close(one.total, other.total)
         assert len(one.total) == 3
         assert (one.images[0] - one.images[1]).abs().max() > 0.01  # another seed
 

@@ -16,6 +16,7 @@ from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec
 from tests import tiny
 from tests.cases import cases
+from tests.close import close
 
 pytestmark = pytest.mark.usefixtures("real_blocks")
 
@@ -79,7 +80,7 @@ def test_folder_and_file_of_every_family_are_the_same_model(written, choice, no_
     assert_equal_states(one, other)
     assert_equal_states(one, tiny.family(name))
     # Kernels may round otherwise where memory begins elsewhere.
-    torch.testing.assert_close(predicted(one), predicted(other), atol=1e-6, rtol=0)
+    close(predicted(one), predicted(other))
 
 
 @families("sdxl")
@@ -124,7 +125,7 @@ def test_every_family_predicts_as_diffusers_unet_does(written):
     with torch.no_grad():
         expected = unet(given, 500, text.hidden, added_cond_kwargs=extra).sample
         ours = family.predict(noisy, torch.tensor([500]), text, time_ids=SIZES, masked=masked)
-    torch.testing.assert_close(ours, expected, atol=1e-6, rtol=0)
+    close(ours, expected)
 
 
 @pytest.mark.parametrize("name", cases(["sd15", "sdxl"], ["sd15"]))
@@ -274,7 +275,7 @@ def test_sdxl_scales_latents_by_its_own_factor(tmp_path):
     family = loaded(folder, "sdxl")
     theirs = AutoencoderKL.from_pretrained(folder / "vae", local_files_only=True).encode(pixels)
     expected = theirs.latent_dist.mean * 0.13025
-    torch.testing.assert_close(family.encode_images(pixels).mean, expected)
+    close(family.encode_images(pixels).mean, expected)
 
 
 def test_single_file_of_unusual_size_is_refused(tiny_file):

@@ -11,6 +11,7 @@ from modules.formats.files.component_configs import MODELS
 from modules.interfaces import Conditioning
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.close import close
 
 SIZES = torch.tensor([[70.0, 130.0, 3.0, 5.0, 64.0, 128.0]])
 
@@ -25,7 +26,7 @@ def test_inpainting_family_paints_everything_where_no_mask_is_given(name):
         text = family.encode_text(["a red square"])
         conditioned = family.predict(noisy, torch.tensor([9]), text, time_ids=SIZES, masked=masked)
         ours = family.predict(noisy, torch.tensor([9]), text, time_ids=SIZES)
-    torch.testing.assert_close(ours, conditioned, atol=1e-6, rtol=0)
+    close(ours, conditioned)
 
 
 def test_sdxl_pays_heed_to_each_of_the_six_sizes():
@@ -58,7 +59,7 @@ def test_clip_skip_counts_layers_as_inference_programs_do():
         before_last = encoder(ids, output_hidden_states=True).hidden_states[-2]
         norm = getattr(encoder, "text_model", encoder).final_layer_norm
         ours = tiny.family(clip_skip=2).encode_text(captions).hidden
-        torch.testing.assert_close(ours, norm(before_last), atol=1e-6, rtol=0)
+        close(ours, norm(before_last))
         first, unset = (tiny.family(clip_skip=n).encode_text(captions).hidden for n in (1, 0))
     assert torch.equal(first, unset)
 
@@ -85,13 +86,13 @@ def test_images_and_latents_are_scaled_and_inputs_left_alone():
     moments = family.encode_images(pixels)
     posterior = family.vae.encode(pixels).latent_dist
     assert moments.mean.shape == moments.std.shape == (2, 4, 8, 4)
-    torch.testing.assert_close(moments.mean, posterior.mean * 0.18215)
-    torch.testing.assert_close(moments.std, posterior.std * 0.18215)
+    close(moments.mean, posterior.mean * 0.18215)
+    close(moments.std, posterior.std * 0.18215)
     latents = moments.mean.clone()
     decoded = family.decode_latents(latents)
     assert torch.equal(latents, moments.mean)
     expected = family.vae.decode(moments.mean / 0.18215).sample.clamp(-1, 1)
-    torch.testing.assert_close(decoded, expected)
+    close(decoded, expected)
 
 
 def test_half_precision_family_predicts_float32_and_keeps_the_vae_out_of_autocast():

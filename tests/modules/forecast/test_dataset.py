@@ -1,7 +1,5 @@
 """What the forecast says about a run's images before the start."""
 
-from pytest import approx
-
 from modules.forecast.dataset import forecast_dataset, long_captions
 from modules.forecast.forecast import Planner, Target
 from onetrainer.dataset import items
@@ -11,6 +9,7 @@ from onetrainer.jobs.plan_request import RecordedHeaders
 from onetrainer.presets.presets import resolve
 from onetrainer.presets.step_work import DeviceSpeed
 from tests import tiny
+from tests.close import near
 from tests.images import folder
 
 # A machine that only takes time for arithmetic.
@@ -56,8 +55,8 @@ def test_time_for_the_cache_grows_with_views_and_captions(base, tmp_path):
 
         one = seconds(cache_text=False)
         assert one > 0
-        assert seconds(cache_text=False, augmentation={"flip": "random"}) == approx(2 * one)
-        assert seconds() == approx(one + seconds(cache_latents=False))
+        assert seconds(cache_text=False, augmentation={"flip": "random"}) == near(2 * one)
+        assert seconds() == near(one + seconds(cache_latents=False))
         assert seconds(cache_latents=False, cache_text=False) == 0
         elsewhere = facts(plans, config(base, tmp_path), None)
         assert "caching_seconds" not in elsewhere

@@ -19,6 +19,7 @@ from onetrainer.families.registry import family_spec
 from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.model_files.inspection import inspect_model
 from tests.cases import cases
+from tests.close import close
 from tests.modules.formats import small_models
 from tests.modules.formats.small_models import FAMILIES, assert_equal, read_folder
 
@@ -100,7 +101,7 @@ def test_diffusers_reads_our_file_and_our_folder_as_the_source(
                 states = (getattr(one, name).state_dict() for one in (found, expected))
                 assert_equal(*states)
         assert found.scheduler.config["prediction_type"] == prediction
-        assert numpy.allclose(images(found, family), image, rtol=0, atol=1e-5)
+        close(images(found, family), image)
 
 
 @pytest.mark.parametrize(

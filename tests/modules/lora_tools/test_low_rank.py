@@ -3,6 +3,7 @@ import torch
 from modules.formats.lora.lora_names import Layer
 from modules.lora_tools.losses import LayerLoss, rounding_line
 from modules.lora_tools.low_rank import Product, RankLimit, reduce, sum_of
+from tests.close import FLOAT64, close, near
 from tests.each import each
 
 
@@ -21,15 +22,16 @@ def multiplied(product: Product) -> torch.Tensor:
 
 @each(("shape", "rank"), [((12, 20), 3), ((20, 12), 5), ((8, 8), 8), ((6, 9), 40)])
 def test_no_rank_approximates_better_and_the_loss_is_what_differs(shape, rank):
-    """Against LAPACK's decomposition, to 1e-7 and 1e-12 of the energy."""
+    """Against LAPACK's decomposition, to its rounding."""
     whole = matrix(*shape)
     u, values, v = torch.linalg.svd(whole, full_matrices=False)
     best = u[:, :rank] * values[:rank] @ v[:rank]
     for change in (whole, Product(whole, torch.eye(shape[1], dtype=torch.float64))):
         reduced = reduce(change, RankLimit(rank))
         found = multiplied(reduced.product)
-        torch.testing.assert_close(found, best, atol=1e-7, rtol=0)
-        assert abs(reduced.lost - float((whole - found).square().sum())) < 1e-12
+        close(found, best)
+        lost = float((whole - found).square().sum())
+        assert reduced.lost == near(lost, eps=FLOAT64, of=float(whole.square().sum()))
 
 
 @each("energy", [0.3, 0.9, 0.999])
@@ -41,7 +43,8 @@ def test_the_smallest_rank_that_keeps_the_energy_is_taken(energy):
     rank = reduced.product.rank
     assert shares[rank - 1] >= energy
     assert rank == 1 or shares[rank - 2] < energy
-    assert abs(reduced.lost / float(squares.sum()) - float(1 - shares[rank - 1])) < 1e-9
+    lost = float(1 - shares[rank - 1])
+    assert reduced.lost / float(squares.sum()) == near(lost, eps=FLOAT64, of=1.0)
 
 
 def test_a_sum_of_products_is_exact_and_reduces_to_its_own_rank():
@@ -49,10 +52,10 @@ def test_a_sum_of_products_is_exact_and_reduces_to_its_own_rank():
     total = sum(map(multiplied, products))
     added = sum_of(products)
     assert added.rank == 5
-    torch.testing.assert_close(multiplied(added), total, atol=1e-14, rtol=0)
+    close(multiplied(added), total)
     twice = reduce(sum_of([*products, *products]), RankLimit())
     assert twice.product.rank == 5
-    torch.testing.assert_close(multiplied(twice.product), 2 * total, atol=1e-12, rtol=0)
+    close(multiplied(twice.product), 2 * total)
 
 
 @each("change", [torch.zeros(4, 6, dtype=torch.float64), Product(*2 * [torch.zeros(4, 4)])])

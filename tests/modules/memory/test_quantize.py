@@ -17,6 +17,7 @@ from modules.memory.quantize import (
     quantize,
     stored_weight,
 )
+from tests.close import close
 from tests.each import each
 
 CPU = torch.device("cpu")
@@ -53,7 +54,7 @@ def test_nf4_is_the_nearest_of_the_papers_numbers(inputs):
     largest = blocks.abs().amax(1, keepdim=True)
     nearest = NF4[(blocks[..., None] / largest[..., None] - NF4).abs().argmin(-1)] * largest
     found = quantized("nf4", inputs=inputs).weight
-    assert torch.allclose(found.flatten(), nearest.flatten()[: weight.numel()], atol=1e-7)
+    close(found.flatten(), nearest.flatten()[: weight.numel()])
 
 
 @each(("kind", "name"), [("int8", "Int8Tensor"), ("fp8", "Float8Tensor")])

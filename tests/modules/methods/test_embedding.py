@@ -20,7 +20,9 @@ from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.batches import distance
 from tests.cases import cases
+from tests.close import close
 from tests.each import each
 
 BASES = ("sd15", "sd2", "sdxl")
@@ -85,7 +87,7 @@ def test_without_text_vectors_are_random_by_the_seed_and_as_long_as_known_tokens
         assert torch.equal(one, same)
         assert not torch.equal(one, other)
         median = encoder.get_input_embeddings().weight.norm(dim=1).median()
-        torch.testing.assert_close(one.norm(dim=1), median.expand(2))
+        close(one.norm(dim=1), median.expand(2))
 
 
 @pytest.mark.parametrize("base", cases(BASES, ["sd2", "sdxl"]))
@@ -95,9 +97,7 @@ def test_an_output_token_begins_as_what_the_encoder_says_of_its_text(base):
         family, {"token": "<cat>", "initial_text": "a red cat", "place": "output"}
     )
     # Alone in a prompt: elsewhere the encoder says of a text what stands before it, too.
-    torch.testing.assert_close(
-        knowing.encode_text(["<cat>"]).hidden, family.encode_text(["a red cat"]).hidden
-    )
+    close(knowing.encode_text(["<cat>"]).hidden, family.encode_text(["a red cat"]).hidden)
     assert all(name.endswith("_out") for name in method.state_dict())
     pooled = [
         each.encode_text([text]).pooled
@@ -164,11 +164,11 @@ def test_vectors_keep_their_length(base):
     now = method.trained()
     for te, encoder in family.text_encoders.items():
         median = encoder.get_input_embeddings().weight.norm(dim=1).median()
-        torch.testing.assert_close(now[0].vectors[te].norm(dim=1), median.expand(3))
+        close(now[0].vectors[te].norm(dim=1), median.expand(3))
         own = begun[1].outputs[te].norm(dim=1)
-        torch.testing.assert_close(now[1].outputs[te].norm(dim=1), own)
-        assert not torch.allclose(now[0].vectors[te], begun[0].vectors[te])
-        assert not torch.allclose(now[1].outputs[te], begun[1].outputs[te])
+        close(now[1].outputs[te].norm(dim=1), own)
+        assert distance([now[0].vectors[te]], [begun[0].vectors[te]]) > 1e-3
+        assert distance([now[1].outputs[te]], [begun[1].outputs[te]]) > 1e-3
 
 
 def test_base_model_is_what_it_was_before_training():

@@ -11,6 +11,7 @@ from modules.optim.update import WeightUpdater
 from onetrainer.config.methods.embedding import Embeddings as Section
 from onetrainer.config.methods.embedding import EmbeddingToken
 from tests import tiny
+from tests.close import close
 from tests.each import each
 
 PLACES = each("place", ["input", "output"])
@@ -67,7 +68,7 @@ def test_an_ema_has_the_length_that_its_vectors_keep(tmp_path, base, place):
         own = averages[name]
         expected = own * (lengths(before[name]) / lengths(own))[:, None]
         for shown_rows in (written[te], bundled[te], sampled[te]):
-            torch.testing.assert_close(shown_rows, expected, rtol=1e-5, atol=1e-7)
+            close(shown_rows, expected)
     # Neither the average itself nor what is trained has changed.
     assert all(torch.equal(rows, averages[name]) for name, rows in ema.state_dict().items())
     assert all(torch.equal(rows, before[name]) for name, rows in method.state_dict().items())
@@ -79,6 +80,6 @@ def test_an_ema_keeps_its_length_after_its_token_has_stopped(tmp_path):
     expected = lengths(rows)
     rows.requires_grad_(False)
     with shown.for_files():
-        torch.testing.assert_close(lengths(file_of(method, tmp_path)["te"]), expected)
+        close(lengths(file_of(method, tmp_path)["te"]), expected)
     with shown.for_samples():
-        torch.testing.assert_close(lengths(rows), expected)
+        close(lengths(rows), expected)

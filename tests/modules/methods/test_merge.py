@@ -14,6 +14,7 @@ from onetrainer.errors import UserError
 from tests import exports, tiny
 from tests.batches import TIME_IDS
 from tests.cases import cases
+from tests.close import close
 
 
 def predict(family) -> torch.Tensor:
@@ -55,7 +56,7 @@ def test_merged_weights_compute_what_attached_adapters_do(tmp_path, name, naming
     before = predict(merged)
     assert merge_loras(merged, [(read_lora(path, layer_names(merged)), 1.0)]) == []
     assert (predict(merged) - before).abs().max() > 0.05
-    torch.testing.assert_close(predict(merged), predict(adapted), atol=1e-5, rtol=0)
+    close(predict(merged), predict(adapted))
 
 
 def test_several_files_add_up_each_with_its_strength(tmp_path):
@@ -71,7 +72,7 @@ def test_several_files_add_up_each_with_its_strength(tmp_path):
         product = kinds["lora_up.weight"].double() @ kinds["lora_down.weight"].double()
         expected += strength * 2 / 4 * product
     found = family.unet.get_parameter(f"{layer.path}.weight")
-    torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=0)
+    close(found, expected)
 
 
 def test_half_precision_weights_are_rounded_once():

@@ -19,6 +19,7 @@ from tests import pretend, tiny
 from tests.adapters import KINDS, predict, section, shake
 from tests.batches import TIME_IDS
 from tests.cases import cases
+from tests.close import FLOAT32, ROUNDINGS
 from tests.each import each
 from tests.managed import Calls
 
@@ -125,7 +126,8 @@ def test_weights_of_16_bits_are_merged_in_float32_and_keep_small_changes_on_aver
     assert plain < 0.6
     # One of the two neighbors: at most a whole step away.
     step = torch.finfo(dtype).eps * torch.cat([each.flatten().abs() for each in before])
-    assert ((found - wanted).abs() <= 2 * step + 1e-6).all()
+    rounding = ROUNDINGS * FLOAT32 * max(float(each.abs().max()) for each in before)
+    assert ((found - wanted).abs() <= 2 * step + rounding).all()
 
 
 def test_quantized_layers_and_those_elsewhere_keep_their_adapters_next_to_them():

@@ -23,6 +23,7 @@ from tests import pretend, tiny
 from tests.adapters import KINDS, predict, section, shake
 from tests.batches import TIME_IDS
 from tests.cases import cases
+from tests.close import close
 from tests.each import each
 
 QUANTIZATIONS = get_args(Kind)
@@ -102,13 +103,13 @@ def test_adapters_train_as_on_plain_weights_of_the_same_numbers(kind, quantizati
     assert torch.equal(predict(other), before)
     methods = [Adapters.attach(one, section(kind, text=True), seed=0) for one in (family, other)]
     # Also DoRA, whose lengths are those of the weights that are computed with.
-    assert torch.allclose(predict(family), before, atol=1e-6)
+    close(predict(family), before)
     for method in methods:
         shake(method)
     found, wanted = backpropagate(family, methods[0]), backpropagate(other, methods[1])
     assert found.keys() == wanted.keys()
     for name, gradient in wanted.items():
-        assert torch.allclose(found[name], gradient, rtol=1e-4, atol=1e-6), name
+        close(found[name], gradient)
     assert sum(bool(gradient.any()) for gradient in found.values()) > 0.9 * len(found)
 
 

@@ -20,6 +20,7 @@ from onetrainer.config.rewards import algorithms
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 from tests import adapters, batches, exact, tiny
 from tests.batches import distance, loss_of, rollout_of, some_weights, time_ids_of
+from tests.close import FLOAT32, ROUNDINGS, close, near
 
 SEED, STEP, STEPS = 3, 5, 3
 PROMPTS = ("a cat", "a large dog", "a bird")
@@ -94,11 +95,13 @@ def test_a_step_is_the_same_however_it_is_cut_into_microbatches(family, name):
     whole, expected = gradient_of(objective, batch_of(family, 0, 1, 2), weights)
     parts = [gradient_of(objective, batch_of(family, *cut), weights) for cut in ((0,), (1, 2))]
     found = [sum(each) for each in zip(*(gradients for _, gradients in parts), strict=True)]
-    assert distance(found, expected) < 1e-6  # text is float32, and rounded by its batch
+    assert (
+        distance(found, expected) < ROUNDINGS * FLOAT32
+    )  # text is float32, and rounded by its batch
     for key in whole.scores:
         together = torch.cat([loss.scores[key] for loss, _ in parts])
-        assert torch.allclose(together, whole.scores[key], atol=1e-6)
-    assert sum(loss.value for loss, _ in parts).item() == pytest.approx(whole.value.item())
+        close(together, whole.scores[key])
+    assert sum(loss.value for loss, _ in parts).item() == near(whole.value.item())
 
 
 def test_the_loss_is_minus_the_trained_reward_and_reports_every_score(family):
@@ -110,7 +113,7 @@ def test_the_loss_is_minus_the_trained_reward_and_reports_every_score(family):
     assert set(loss.scores) == {REWARD, "reward color", "reward brightness", LAST_STEPS}
     assert torch.equal(loss.scores[REWARD], loss.scores["reward color"])
     assert torch.equal(loss.per_item, -loss.scores[REWARD])
-    assert loss.value.item() == pytest.approx(-loss.scores[REWARD].sum().item() / 3)
+    assert loss.value.item() == near(-loss.scores[REWARD].sum().item() / 3)
     assert loss.scores[LAST_STEPS].tolist() == [2, 2]
     assert not any(score.requires_grad for score in (*loss.scores.values(), loss.per_item))
 
@@ -149,8 +152,8 @@ def test_noise_is_a_function_of_seed_step_position_and_number(family):
     )
     latents = latents_by_hand(family, 1, Trajectory((False, True, True), STEPS))
     reward = warm(family, latents)
-    assert loss.per_item.item() == pytest.approx(-reward.item(), abs=1e-7)
-    assert distance(found, torch.autograd.grad(-reward / 3, weights)) < 1e-6
+    assert loss.per_item.item() == near(-reward.item())
+    assert distance(found, torch.autograd.grad(-reward / 3, weights)) < ROUNDINGS * FLOAT32
 
 
 def test_draft_lv_averages_the_gradients_of_last_steps_from_the_same_image(family):
@@ -180,9 +183,9 @@ def test_draft_lv_averages_the_gradients_of_last_steps_from_the_same_image(famil
             variance_noise=noise_of(1, number + 1)[None],
         ).prev_sample
         rewards.append(warm(family, latents))
-    assert loss.scores[REWARD].item() == pytest.approx(rewards[0].item(), abs=1e-7)
+    assert loss.scores[REWARD].item() == near(rewards[0].item())
     expected = torch.autograd.grad(-sum(rewards) / 3 / 3, weights)
-    assert distance(found, expected) < 1e-6
+    assert distance(found, expected) < ROUNDINGS * FLOAT32
 
 
 def trajectories(algorithm, steps, count=2000):
@@ -262,7 +265,7 @@ def test_the_anchor_is_the_distance_to_the_base_models_predictions_of_noise(pred
         chosen.append(number)
         total = total + mean
     assert 2 in chosen  # a step that begins with what others have a gradient in
-    assert loss.value.item() == pytest.approx(without.value.item() + 10 * total.item() / 3)
+    assert loss.value.item() == near(without.value.item() + 10 * total.item() / 3)
     expected = torch.autograd.grad(10 * total / 3, weights)
     assert distance([a - b for a, b in zip(found, reward, strict=True)], expected) < 1e-4
 

@@ -27,6 +27,7 @@ from tests import tiny
 from tests.adapters import section as adapter_section
 from tests.adapters import shake
 from tests.batches import batch_of, loss_of, rollout_of, time_ids_of
+from tests.close import close
 from tests.managed import Calls
 
 CPU = torch.device("cpu")
@@ -127,7 +128,7 @@ def test_of_each_prompt_those_are_kept_that_score_best(name):
                 for one in alone
             ]
         # Alone or in a batch they differ by rounding.
-        torch.testing.assert_close(made.scores[REWARD][place].tolist(), brightness)
+        close(made.scores[REWARD][place].tolist(), brightness)
         first, second, _ = sorted(range(3), key=brightness.__getitem__, reverse=True)
         expected = torch.cat([alone[first], alone[second]])
         kept = made.latents[2 * place : 2 * place + 2]
@@ -149,8 +150,8 @@ def test_a_step_trains_on_the_kept_images_as_if_they_were_the_users(family):
         conditioning=family.encode_text(prompts),
     )
     expected = loss_of(objective.denoising, batch, seed=SEED, step=5)
-    torch.testing.assert_close(found.value, expected.value)
-    torch.testing.assert_close(found.per_item, expected.per_item)
+    close(found.value, expected.value)
+    close(found.per_item, expected.per_item)
 
 
 def test_each_kept_image_is_trained_as_often_and_each_candidate_reported_in_order(family):
@@ -187,7 +188,7 @@ def test_a_step_is_the_same_however_it_is_cut(family, encoded):
         return sum(loss.value for loss in losses), per_item, scores
 
     for whole, parts in zip(reported((4, 1)), reported((1, 4)), strict=True):
-        torch.testing.assert_close(whole, parts, atol=1e-5, rtol=1e-5)
+        close(whole, parts)
 
 
 def test_a_resumed_round_is_read_and_bit_for_bit_the_same(tmp_path, family):
@@ -234,9 +235,7 @@ def test_a_score_that_is_no_number_is_never_kept_and_reported_where_there_is_no_
     assert made.scores[REWARD].isnan().sum() == 2
     best = known.scores[REWARD].clone()
     best[0, 0] = best[1, 1] = -1
-    torch.testing.assert_close(
-        [float(own.nan_to_num(-1).max()) for own in made.scores[REWARD]], best.amax(1).tolist()
-    )
+    close([float(own.nan_to_num(-1).max()) for own in made.scores[REWARD]], best.amax(1).tolist())
     broken = best_of_n(family, reward=Mean(broken=[3, 4, 5]))
     with pytest.raises(
         UserError, match=f'"{made.prompts[1]}": the reward .* is not a finite number'

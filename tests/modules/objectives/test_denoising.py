@@ -10,6 +10,7 @@ from modules.objectives.denoising import Denoising
 from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
 from tests.batches import SEED, STEP, batch_of, loss_of, standard_noise, timesteps_of
+from tests.close import close
 from tests.each import each
 
 
@@ -51,27 +52,22 @@ def test_the_loss_is_the_mean_squared_error_of_what_the_model_predicts(name, pre
         predicted = family.unet(noisy, timesteps, batch.conditioning.hidden).sample
     wanted = noise if prediction == "epsilon" else velocity
     expected = ((predicted - wanted) ** 2).mean(dim=(1, 2, 3))
-    tolerance = (
-        {"rtol": 1e-4, "atol": 1e-5}
-        if prediction == "v_prediction"
-        else {"rtol": 1e-5, "atol": 1e-6}
-    )
     loss = per_item(family, batch)
-    torch.testing.assert_close(loss.per_item, expected, **tolerance)
-    torch.testing.assert_close(loss.value, expected.sum() * 0.25, **tolerance)
+    close(loss.per_item, expected)
+    close(loss.value, expected.sum() * 0.25)
 
 
 def test_an_image_has_the_same_loss_in_any_microbatch(family):
     together = per_item(family, batch_of(family, (0, 1, 2, 3)))
     apart = [per_item(family, batch_of(family, pair)) for pair in ((0, 1), (2, 3))]
-    torch.testing.assert_close(together.per_item, torch.cat([a.per_item for a in apart]))
-    torch.testing.assert_close(together.value, apart[0].value + apart[1].value)
+    close(together.per_item, torch.cat([a.per_item for a in apart]))
+    close(together.value, apart[0].value + apart[1].value)
 
 
 def test_captions_are_encoded_when_nothing_is_cached(family):
     cached = batch_of(family, (0,))
     uncached = replace(cached, conditioning=None)
-    torch.testing.assert_close(per_item(family, uncached).value, per_item(family, cached).value)
+    close(per_item(family, uncached).value, per_item(family, cached).value)
 
 
 def test_sdxl_gets_sizes_and_pooled_text():

@@ -11,7 +11,8 @@ from modules.objectives.denoising import Denoising
 from modules.objectives.encoder_dropout import EncoderDropout
 from onetrainer.presets.presets import resolve
 from tests import tiny
-from tests.batches import SEED, STEP, batch_of, loss_of
+from tests.batches import SEED, STEP, batch_of, distance, loss_of
+from tests.close import close
 
 METHOD = Joint(None, None)  # unused without a base model's predictions
 LENGTHS = tiny.WIDTHS["sdxl"]
@@ -54,9 +55,9 @@ def test_dropping_all_encoders_is_training_on_empty_captions_cached_or_not():
     all_empty = replace(live, captions=("",) * 4, step_captions=("",) * 4)
     expected = loss(family, all_empty)
     for each in (batch, live):
-        torch.testing.assert_close(loss(family, each, te1=1, te2=1), expected)
-        assert not torch.allclose(loss(family, each), expected)
+        close(loss(family, each, te1=1, te2=1), expected)
+        assert distance([loss(family, each)], [expected]) > 1e-4
     # The same encoders of the same images are dropped, whether captions are cached or not.
-    torch.testing.assert_close(loss(family, batch, te1=0.5), loss(family, live, te1=0.5))
+    close(loss(family, batch, te1=0.5), loss(family, live, te1=0.5))
     rows = batch_of(family, (2, 3), empty=empty)
-    torch.testing.assert_close(loss(family, rows, te1=0.5), loss(family, batch, te1=0.5)[2:])
+    close(loss(family, rows, te1=0.5), loss(family, batch, te1=0.5)[2:])

@@ -18,6 +18,7 @@ from onetrainer.config.objectives.reconstruction import Reconstruction as Sectio
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.batches import loss_of
+from tests.close import close
 from tests.each import each
 
 CPU = torch.device("cpu")
@@ -68,8 +69,8 @@ def test_the_loss_is_that_of_the_decoded_sample_in_float64(family):
         decoded = exact.decode(latents / 0.18215).sample  # unclamped
     difference = decoded - batch.pixels.double()
     expected = 0.7 * difference.abs().mean((1, 2, 3)) + 0.2 * (difference**2).mean((1, 2, 3))
-    torch.testing.assert_close(loss.per_item.double(), expected, rtol=1e-5, atol=0)
-    torch.testing.assert_close(loss.value.double(), expected.sum() * 0.5, rtol=1e-5, atol=0)
+    close(loss.per_item, expected, each=True)
+    close(loss.value, expected.sum() * 0.5, each=True)
     assert loss.per_item.dtype == torch.float32
 
 
@@ -84,7 +85,7 @@ def test_the_loss_is_that_of_the_decoded_sample_in_float64(family):
 def test_each_weight_alone_is_torchs_own_loss(section, expected):
     one, other = images(2)[:1], images(2)[1:]
     (found,) = reconstruction_loss(one, other, section)
-    torch.testing.assert_close(found, expected(one, other))
+    close(found, expected(one, other))
 
 
 def test_nothing_is_clamped_so_that_too_bright_pixels_have_a_gradient():
@@ -100,7 +101,7 @@ def test_a_step_cut_into_microbatches_has_the_same_loss(family):
         parts = [
             loss_of(objective, batch_of(family, (place,)), seed=SEED, step=STEP) for place in (0, 1)
         ]
-    torch.testing.assert_close(whole.value, parts[0].value + parts[1].value)
+    close(whole.value, parts[0].value + parts[1].value)
 
 
 def test_autocast_changes_nothing(family):
@@ -180,4 +181,4 @@ def test_lpips_of_each_image_counts_by_its_weight(family, monkeypatch):
     only = Reconstruction(family, Section(), device=CPU)
     losses = [loss_of(one, batch, seed=SEED, step=STEP).per_item for one in (plain, twice, only)]
     assert losses[0].shape == (2,)
-    torch.testing.assert_close(losses[1], losses[2] + 2 * losses[0])
+    close(losses[1], losses[2] + 2 * losses[0])

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 
 from modules import seeds
@@ -15,6 +14,7 @@ from modules.objectives.slider import prompts_of
 from onetrainer.config.objectives.slider import Direction, Slider
 from tests import adapters, exact, managed, tiny
 from tests.batches import loss_of
+from tests.close import close, near
 from tests.each import few_each
 
 SEED, STEPS, ETA, CFG, ALPHA_OVER_RANK = 3, 3, 1.5, 3.0, 0.5
@@ -134,8 +134,8 @@ def test_the_loss_is_the_distance_to_the_moved_prediction_at_either_strength(pre
             for place, direction in enumerate(SECTION.directions)
         ]
         # The only float32 number is the encoded text, which both use.
-        assert found.per_item.tolist() == pytest.approx(expected, rel=1e-7)
-        assert found.value.item() == pytest.approx(sum(expected) / 2, rel=1e-7)
+        assert found.per_item.tolist() == near(expected)
+        assert found.value.item() == near(sum(expected) / 2)
 
 
 def test_an_image_has_the_same_loss_in_any_microbatch():
@@ -144,7 +144,7 @@ def test_an_image_has_the_same_loss_in_any_microbatch():
     whole = loss_of(objective, batch_of(0, 1), seed=SEED, step=4).per_item
     for place in (0, 1):
         alone = loss_of(objective, batch_of(place), seed=SEED, step=4).per_item
-        assert torch.allclose(alone, whole[place], rtol=1e-5)
+        close(alone[0], whole[place])
 
 
 @few_each(("policy",), ["block", "selective"], ["block"])
@@ -181,4 +181,4 @@ def test_the_check_measures_the_way_that_predictions_move():
             assert shift.length > 0
     # With the neutral prompt as the target, all that is missing is the way itself.
     shift = objective.measure(0, seed=SEED)[0.7]
-    assert shift.loss == pytest.approx(shift.length / (4 * 8 * 8))
+    assert shift.loss == near(shift.length / (4 * 8 * 8))

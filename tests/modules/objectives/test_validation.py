@@ -14,6 +14,7 @@ from onetrainer.config.objectives.denoising import Denoising as Section
 from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
 from tests import tiny
 from tests.batches import batch_of
+from tests.close import close
 
 LEVELS = (Fraction(1, 8), Fraction(3, 8), Fraction(7, 8))
 TIMESTEPS = torch.tensor([125, 375, 875])
@@ -65,7 +66,7 @@ def squares(family, batch):
 def test_it_is_the_mean_squared_error_at_each_level(family):
     batch = batch_of(family, (0,))
     expected = squares(family, batch).mean(dim=(1, 2, 3))
-    torch.testing.assert_close(validation(family, batch), expected, rtol=1e-5, atol=1e-6)
+    close(validation(family, batch), expected)
 
 
 def test_of_velocity_it_is_the_error_of_the_velocity():
@@ -76,7 +77,7 @@ def test_of_velocity_it_is_the_error_of_the_velocity():
     wanted = made.get_velocity(latents, noise, TIMESTEPS)
     found = predicted(family, batch, made.add_noise(latents, noise, TIMESTEPS))
     expected = ((found - wanted) ** 2).mean(dim=(1, 2, 3))
-    torch.testing.assert_close(validation(family, batch), expected, rtol=1e-5, atol=1e-6)
+    close(validation(family, batch), expected)
 
 
 def test_how_training_measures_does_not_matter(family):
@@ -99,13 +100,13 @@ def test_a_mask_counts_and_its_area_does_not(family, outside):
     errors = squares(family, batch)
     expected = (errors * weight).sum(dim=(1, 2, 3)) / (4 * weight.sum())
     found = validation(family, replace(batch, mask=mask), mask={"unmasked_weight": outside})
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    close(found, expected)
 
 
 def test_captions_that_are_not_encoded_are_encoded_now(family):
     batch = batch_of(family, (0,))
     uncached = validation(family, replace(batch, conditioning=None))
-    torch.testing.assert_close(uncached, validation(family, batch))
+    close(uncached, validation(family, batch))
 
 
 FEW = ("sd2", "sdxl-inpainting")
@@ -131,7 +132,7 @@ def test_a_decoder_is_measured_by_what_it_makes_of_the_mean(family):
         difference = family.decode_unclamped(batch.moments.mean) - pixels
         found = objective.validation(batch, Probe(LEVELS[:1], normal(1, 4, 8, 8)))
     expected = difference.abs().mean() + 0.5 * (difference**2).mean()
-    torch.testing.assert_close(found, expected[None])
+    close(found, expected[None])
 
 
 def test_a_decoder_is_not_measured_without_images(family):

@@ -15,6 +15,7 @@ from onetrainer.errors import UserError
 from onetrainer.run.run_folder import create_run
 from onetrainer.trust.function_file import find_function
 from onetrainer.trust.trusted_files import trust
+from tests.close import near
 from tests.modules.optim.test_optimizer_state import resumed
 from tests.stepping import Training, equal
 
@@ -132,13 +133,13 @@ def test_own_function_and_schedulers_of_torch_give_their_curves(own):
         trust(find_function(f"torch.optim.lr_scheduler.{name}"))
     cosine = curve("torch.optim.lr_scheduler.CosineAnnealingLR", 'T_max = "{steps}"')
     closed = [0.5 * (1 + math.cos(math.pi * step / 20)) for step in range(20)]
-    assert cosine == pytest.approx(closed, abs=1e-12)  # torch computes it recursively
+    assert cosine == near(closed)  # torch computes it recursively
     known = lr_curve(Cosine(), steps=20, lr=0.5)
-    assert cosine == pytest.approx([known(step) for step in range(20)], abs=1e-12)
+    assert cosine == near([known(step) for step in range(20)])
     steps = curve("torch.optim.lr_scheduler.StepLR", "step_size = 5\ngamma = 0.5")
-    assert steps == pytest.approx([0.5 ** (step // 5) for step in range(20)], abs=1e-12)
+    assert steps == near([0.5 ** (step // 5) for step in range(20)])
     cycle = curve("torch.optim.lr_scheduler.OneCycleLR", 'max_lr = 0.5\ntotal_steps = "{steps}"')
-    assert max(cycle) == pytest.approx(1.0)
+    assert max(cycle) == near(1.0)
 
 
 def test_what_is_no_schedule_is_refused(own):

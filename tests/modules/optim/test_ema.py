@@ -10,6 +10,7 @@ from modules.training.checkpoint_record import find_restore_point
 from modules.training.checkpoints import EMA_FILE
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.run.run_folder import create_run
+from tests.close import close, near
 from tests.each import each
 from tests.stepping import Training, equal
 
@@ -40,7 +41,7 @@ def test_it_equals_diffusers_ema(location, ramp):
         move(weight, torch.randn(5, 3, generator=torch.Generator().manual_seed(step)))
         ours.update(step)
         theirs.step([weight])
-    torch.testing.assert_close(ours.state_dict()["w"], theirs.shadow_params[0], rtol=0, atol=1e-6)
+    close(ours.state_dict()["w"], theirs.shadow_params[0])
 
 
 def test_every_n_steps_the_decay_counts_for_each_of_them():
@@ -51,8 +52,8 @@ def test_every_n_steps_the_decay_counts_for_each_of_them():
     for step in range(1, 9):
         often.update(step)
         seldom.update(step)
-    assert float(often.state_dict()["w"]) == pytest.approx(1 - 0.9**8)
-    assert float(seldom.state_dict()["w"]) == pytest.approx(1 - 0.9**8)
+    assert float(often.state_dict()["w"]) == near(1 - 0.9**8)
+    assert float(seldom.state_dict()["w"]) == near(1 - 0.9**8)
 
 
 @PLACES
@@ -100,7 +101,7 @@ def test_the_ema_of_bf16_weights_keeps_what_they_cannot():
     ema = ema_of(weight, decay=0.999)
     move(weight, 2.0**-7)
     ema.update(1)
-    assert float(ema.state_dict()["w"]) == pytest.approx(1 + 0.001 * 2**-7, abs=1e-7)
+    assert float(ema.state_dict()["w"]) == near(1 + 0.001 * 2**-7)
 
 
 def test_training_with_samples_from_the_ema_is_training_without():

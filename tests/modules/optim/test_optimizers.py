@@ -45,6 +45,7 @@ from onetrainer.config.optimizers.momentum import (
     Muon,
 )
 from onetrainer.errors import UserError
+from tests.close import ROUNDINGS, close, near
 from tests.each import each
 from tests.optimizer_steps import (
     SECTIONS,
@@ -146,8 +147,8 @@ def test_ten_steps_equal_the_librarys_own_class(kind):
         make_steps(factory(groups, lr=lr, **arguments), expected, range(10))
     for name, weight in trained.items():
         # torch's fused kernels multiply in another order.
-        close = 1e-6 if factory.__module__.startswith("torch.optim") else 0
-        torch.testing.assert_close(weight, expected[name], rtol=close, atol=close)
+        exact = not factory.__module__.startswith("torch.optim")
+        close(weight, expected[name], roundings=0 if exact else ROUNDINGS)
         assert not torch.equal(weight, weights()[name])
 
 
@@ -188,7 +189,7 @@ def test_muon_equals_torchs_for_matrices_and_adamw_for_the_rest():
         expected["bias"].grad = gradient("bias", expected["bias"], step)
         muon.step()
         rest.step()
-    torch.testing.assert_close(trained["bias"], expected["bias"], rtol=1e-5, atol=1e-6)
+    close(trained["bias"], expected["bias"])
     for name, weight in matrices.items():
         # Orthogonalized in bfloat16 by both, in another order: its precision, times ten steps
         # of 0.01 × 0.2 × sqrt(64) × 1/8 a number at most.
@@ -202,7 +203,7 @@ def test_token_embeddings_are_no_matrix_for_muon():
     groups = optimizer.param_groups
     assert [group["part"] for group in groups] == ["embeddings", "unet", "unet"]
     assert [group["use_muon"] for group in groups] == [False, True, False]
-    assert [group["base_lr"] for group in groups] == pytest.approx([3e-4, 1e-4, 3e-4])
+    assert [group["base_lr"] for group in groups] == near([3e-4, 1e-4, 3e-4])
     shapes = {(4, 4): True, (4, 2, 3, 3): True, (4,): False, (1, 4): False, (4, 1): False}
     assert {shape: is_matrix(torch.nn.Parameter(torch.zeros(shape))) for shape in shapes} == shapes
 
@@ -225,7 +226,7 @@ def test_a_rate_of_zero_changes_nothing_and_rates_are_scaled(section):
     assert {group["base_lr"] for group in optimizer.param_groups} == {base, own or base}
     set_lr(optimizer, 0.25)
     rates = [float(group["lr"]) for group in optimizer.param_groups]
-    assert rates == pytest.approx([group["base_lr"] / 4 for group in optimizer.param_groups])
+    assert rates == near([group["base_lr"] / 4 for group in optimizer.param_groups])
     set_lr(optimizer, 0.0)
     for weight in trained.values():
         weight.grad = torch.ones_like(weight)

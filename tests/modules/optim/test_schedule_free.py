@@ -11,6 +11,7 @@ from onetrainer.config.optimizers.adaptive import (
     ScheduleFreeSgd,
 )
 from onetrainer.config.optimizers.optimizer import missing_package
+from tests.close import close
 from tests.each import each
 from tests.stepping import Training, equal
 
@@ -60,7 +61,7 @@ def test_the_form_is_the_ema_of_the_paper():
     with evaluation_form(made.updater):
         for name, x in made.snapshot().items():
             expected = (y[name].double() - 0.2 * z[name].double()) / 0.8
-            torch.testing.assert_close(x.double(), expected, rtol=0, atol=1e-6)
+            close(x, expected)
 
 
 @FREE

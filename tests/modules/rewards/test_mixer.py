@@ -8,6 +8,7 @@ from torch import nn
 
 from modules.rewards.measures import Measure, brightness
 from modules.rewards.mixer import Mixer, NamedReward
+from tests.close import close, near
 from tests.each import each
 
 
@@ -51,11 +52,11 @@ def test_total_is_the_weighted_sum_in_spreads_from_the_bases_mean():
         2 * (min(10 * r, 6) - 4) / 0.5 - 3 * (max(10 * g, 3) - 4) / 0.5 + 0.5 * 10 * b
         for r, g, b in THREE
     ]
-    assert scores.total.tolist() == pytest.approx(expected, rel=1e-12)
+    assert scores.total.tolist() == near(expected)
     plain = [[10 * color[place] for color in THREE] for place in (0, 1, 2, 2)]
     assert list(scores.by_name) == ["red", "green", "blue", "monitored"]
     for reported, wanted in zip(scores.by_name.values(), plain, strict=True):
-        assert reported.tolist() == pytest.approx(wanted, rel=1e-12)
+        assert reported.tolist() == near(wanted)
 
 
 def test_gradient_ends_beyond_the_target_in_the_direction_that_is_wanted():
@@ -66,7 +67,7 @@ def test_gradient_ends_beyond_the_target_in_the_direction_that_is_wanted():
 
     slopes = shown.grad.sum(dim=(2, 3))
     expected = torch.tensor([[10.0, 0, 0], [0, -10, 0], [0, 0, 0]], dtype=torch.float64)
-    torch.testing.assert_close(slopes, expected)
+    close(slopes, expected)
 
 
 def test_only_trained_rewards_with_a_gradient_keep_a_graph():
@@ -80,7 +81,7 @@ def test_only_trained_rewards_with_a_gradient_keep_a_graph():
     scores = Mixer(members).score(shown, ["a", "b", "c"])
     scores.total.sum().backward()
 
-    assert shown.grad.sum(dim=(0, 2, 3)).tolist() == pytest.approx([30, 0, 0])
+    assert shown.grad.sum(dim=(0, 2, 3)).tolist() == near([30, 0, 0])
     assert not any(score.requires_grad for score in scores.by_name.values())
     assert [reward.asked[0][:2] for reward in (trained, plain, monitored)] == [
         (True, True),
@@ -95,7 +96,7 @@ def test_reward_without_a_known_spread_counts_in_its_own_units(base):
     mixer = Mixer([NamedReward("red", Channel(0), weight=2.0)], base)
     mean = 5.0 if base else 0.0
     total = mixer.score(images(*THREE), [""] * 3).total
-    assert total.tolist() == pytest.approx([2 * (10 * red - mean) for red, _, _ in THREE])
+    assert total.tolist() == near([2 * (10 * red - mean) for red, _, _ in THREE])
 
 
 def test_mixer_of_trained_rewards_asks_no_other_and_keeps_the_base():
@@ -106,7 +107,7 @@ def test_mixer_of_trained_rewards_asks_no_other_and_keeps_the_base():
     ]
     mixer = Mixer(members, {"red": (5.0, 2.0)}).trained()
     scores = mixer.score(images((0.9, 0, 0)), [""])
-    assert scores.total.tolist() == pytest.approx([2.0])
+    assert scores.total.tolist() == near([2.0])
     assert (list(scores.by_name), monitored.asked) == (["red"], [])
 
 

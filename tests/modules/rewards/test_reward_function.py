@@ -13,6 +13,7 @@ from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
 from onetrainer.trust.function_file import find_function
 from onetrainer.trust.trusted_files import trust
+from tests.close import close
 
 CPU = torch.device("cpu")
 PROMPTS = ("a", "b")
@@ -226,7 +227,7 @@ def test_a_module_is_run_by_its_name(tmp_path, monkeypatch):
     trust(find_function("own_reward_module:score"))
     own = load("own_reward_module:score")
     shown = images()
-    torch.testing.assert_close(own.score(shown, PROMPTS), shown.mean((1, 2, 3)))
+    close(own.score(shown, PROMPTS), shown.mean((1, 2, 3)))
 
 
 def test_what_was_compiled_of_a_module_before_is_not_run(tmp_path, monkeypatch):

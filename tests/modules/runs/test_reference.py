@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
@@ -24,6 +23,7 @@ from onetrainer.dataset.dataset import read_dataset
 from onetrainer.presets.presets import resolve
 from onetrainer.run.events import Progress
 from tests import runs, tiny
+from tests.close import close, near
 
 STEPS, SEED, RANK, ALPHA, LR = 3, 5, 4, 2.0, 1e-3
 CHANGES = {
@@ -127,7 +127,7 @@ def test_the_first_losses_equal_those_of_a_loop_over_diffusers_and_peft(config):
     resolved = resolve(json.loads(folder.config.read_text()), source="the run")
     expected = reference_losses(config.parent / "base", resolved)
     assert len(set(expected)) == STEPS
-    assert ours == pytest.approx(expected, abs=1e-5)
+    assert ours == near(expected)
 
 
 def test_accumulation_gives_the_update_of_one_big_batch(config, tmp_path):
@@ -151,6 +151,6 @@ def test_accumulation_gives_the_update_of_one_big_batch(config, tmp_path):
         assert train(folder) == 0
         losses.append([e.loss for e in runs.events_of(folder) if isinstance(e, Progress)])
         weights.append(load_file(folder.output / "my-lora.safetensors"))
-    assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+    assert losses[1] == near(losses[0])
     for name, value in weights[0].items():
-        torch.testing.assert_close(weights[1][name], value, rtol=0, atol=2e-6)
+        close(weights[1][name], value)

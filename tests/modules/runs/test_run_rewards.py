@@ -28,6 +28,7 @@ from onetrainer.run.events import (
     Warned,
 )
 from tests import runs
+from tests.close import near
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
 
@@ -86,14 +87,14 @@ def test_each_step_reports_its_rewards(straight):
         assert event.spread > 0
         assert 1 <= event.last_steps <= 2
     by_step = {event.step: event.loss for event in reported(straight, Progress)}
-    assert all(by_step[event.step] == pytest.approx(-event.reward) for event in steps)
+    assert all(by_step[event.step] == near(-event.reward) for event in steps)
 
 
 def test_evaluations_are_reported_with_their_images(straight):
     evaluations = reported(straight, Evaluated)
     assert [evaluation.step for evaluation in evaluations] == [0, 3, 6]
     assert evaluations[0].verdict == "first"
-    assert evaluations[0].reward == pytest.approx(0, abs=1e-5)  # in units of its own scores
+    assert evaluations[0].reward == near(0, of=1.0)  # in units of its own scores
     for evaluation in evaluations:
         assert [(one["prompt"], one["seed"]) for one in evaluation.images] == [
             (prompt, seed) for prompt in ("a fox", "a boat") for seed in (0, 1)

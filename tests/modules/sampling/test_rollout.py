@@ -11,6 +11,7 @@ from modules.memory.layers.layers import LayerSettings, manage_layers
 from modules.sampling.rollout import Trajectory, untrained
 from tests import exact, tiny
 from tests.batches import distance, rollout_of, some_weights, time_ids_of
+from tests.close import FLOAT32, FLOAT64, ROUNDINGS, close, near
 
 STEPS, COUNT = 3, 2
 
@@ -116,7 +117,7 @@ def test_the_gradient_of_the_whole_chain_equals_central_differences(case, throug
     # Richardson's step: the error of the second order falls out.
     expected = (4 * central(1e-3) - central(2e-3)) / 3
     found = float(sum((g * d).sum() for g, d in zip(gradients, directions, strict=True)))
-    assert found == pytest.approx(expected, rel=1e-6)
+    assert found == near(expected)
 
 
 def by_hand(case, through, *, guidance, eta, detaches_without=False):
@@ -151,14 +152,14 @@ def by_hand(case, through, *, guidance, eta, detaches_without=False):
 def test_the_update_equals_that_of_a_loop_over_the_scheduler_of_diffusers(name, through):
     case = Case(name, prediction="v_prediction" if name == "sdxl" else "epsilon")
     found = case.gradients(case.rollout(checkpoint=True), last(*through))
-    assert distance(found, by_hand(case, through, guidance=3.0, eta=1.0)) < 1e-6
+    assert distance(found, by_hand(case, through, guidance=3.0, eta=1.0)) < ROUNDINGS * FLOAT32
 
 
 def test_guidance_may_leave_its_half_without_a_prompt_out_of_the_gradient(case):
     rollout = case.rollout(guidance_gradient=False, checkpoint=True, eta=0.3)
     found = case.gradients(rollout, last(1, 2))
     expected = by_hand(case, (1, 2), guidance=3.0, eta=0.3, detaches_without=True)
-    assert distance(found, expected) < 1e-6
+    assert distance(found, expected) < ROUNDINGS * FLOAT32
     whole = by_hand(case, (1, 2), guidance=3.0, eta=0.3)
     assert distance(found, whole) > 1e-2
 
@@ -170,7 +171,7 @@ def test_guidance_may_leave_its_half_without_a_prompt_out_of_the_gradient(case):
 def test_checkpoints_change_no_gradient(case, through, guidance):
     plain = case.gradients(case.rollout(guidance=guidance), last(*through))
     again = case.gradients(case.rollout(guidance=guidance, checkpoint=True), last(*through))
-    assert distance(again, plain) < 1e-10
+    assert distance(again, plain) < ROUNDINGS * FLOAT64
 
 
 def test_checkpointed_layers_inside_change_no_gradient(case):
@@ -186,7 +187,7 @@ def test_checkpointed_layers_inside_change_no_gradient(case):
         again = case.gradients(rollout, last(1, 2))
     finally:
         managed.undo()
-    assert distance(again, plain) < 1e-10
+    assert distance(again, plain) < ROUNDINGS * FLOAT64
 
 
 def test_detached_inputs_leave_the_sum_of_each_trained_prediction(case):
@@ -219,7 +220,7 @@ def test_detached_inputs_leave_the_sum_of_each_trained_prediction(case):
                 own = rollout.table[later]
                 factor *= own.clean.latents if later == trajectory.end else own.next_latents.latents
             total = total + factor * (predicted * direction[place]).sum()
-    assert distance(found, torch.autograd.grad(total, case.weights)) < 1e-10
+    assert distance(found, torch.autograd.grad(total, case.weights)) < ROUNDINGS * FLOAT64
 
 
 def test_each_image_goes_its_own_trajectory_in_any_batch(case):
@@ -235,12 +236,12 @@ def test_each_image_goes_its_own_trajectory_in_any_batch(case):
             trajectories=[trajectory],
             noise=lambda _, number, place=place: noise(place, number),
         )
-        assert torch.allclose(together[place], alone[0], atol=1e-10)
+        close(together[place], alone[0])
         gradients = [
             torch.autograd.grad(latents.sum(), case.weights, retain_graph=True)
             for latents in (together[place], alone)
         ]
-        assert distance(*gradients) < 1e-10
+        assert distance(*gradients) < ROUNDINGS * FLOAT64
 
 
 @contextmanager
@@ -320,7 +321,7 @@ def test_a_trajectory_that_ends_early_predicts_the_image_from_there(case):
             time_ids=case.inputs["time_ids"],
         )
     step = rollout.table[2]
-    assert torch.allclose(found, (latents - step.spread * seen) / step.signal, atol=1e-10)
+    close(found, (latents - step.spread * seen) / step.signal)
     assert set(begun) == {(place, number) for place in (0, 1) for number in (0, 1, 2)}
 
 
@@ -340,7 +341,7 @@ def test_the_noise_seen_by_a_velocity_model_is_that_of_its_prediction():
     scheduler = exact.scheduler(case.family.process.settings, "v_prediction", steps=STEPS)
     level = scheduler.alphas_cumprod[timestep]
     expected = level**0.5 * velocity + (1 - level) ** 0.5 * case.start
-    assert torch.allclose(seen, expected, atol=1e-10)
+    close(seen, expected)
 
 
 def test_images_are_clamped_and_have_no_gradient_beyond(case):
@@ -351,10 +352,10 @@ def test_images_are_clamped_and_have_no_gradient_beyond(case):
     plain = family.vae.decode(latents / family._scale).sample / 2 + 0.5
     is_inside = (plain > 0) & (plain < 1)
     assert 0.01 < is_inside.double().mean() < 0.99
-    assert torch.allclose(images, plain.clamp(0, 1), atol=1e-12)
+    close(images, plain.clamp(0, 1))
     found = torch.autograd.grad((images * case.direction).sum(), latents)
     expected = torch.autograd.grad((plain * is_inside * case.direction).sum(), latents)
-    assert distance(found, expected) < 1e-10
+    assert distance(found, expected) < ROUNDINGS * FLOAT64
 
 
 def test_a_trajectory_without_a_step_is_refused():

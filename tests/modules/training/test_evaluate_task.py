@@ -18,6 +18,7 @@ from onetrainer.run.events import Finished, Phase, Progress, Sample, Stopped, Va
 from onetrainer.run.run_folder import create_run
 from tests import runs, table, tiny
 from tests.cases import cases
+from tests.close import near
 from tests.each import each
 
 pytestmark = pytest.mark.slow
@@ -160,8 +161,8 @@ def test_what_is_measured_is_reported_with_concepts_and_levels(project):
     assert first.concepts["some"]["loss"] == first.by_concept["some"]
     assert len(first.by_level) == 3
     mean = (first.by_concept[""] + 2 * first.by_concept["some"]) / 3
-    assert (first.loss, first.loss) == pytest.approx((mean, sum(first.by_level) / 3))
-    assert last.since_start == pytest.approx(last.loss - first.loss)
+    assert (first.loss, first.loss) == near((mean, sum(first.by_level) / 3))
+    assert last.since_start == near(last.loss - first.loss)
     assert last.verdict == "improving"
     document = json.loads((folder.validation / "step-000000.json").read_text())
     assert [len(row) for row in document["losses"]["shown"].values()] == [6] * 3
@@ -175,7 +176,7 @@ def test_what_is_not_cached_is_encoded_to_the_same_measurements(project, straigh
     uncached = {"cache_text": False, "cache_latents": False}
     restarted = validated(project, training={"steps": 1}, data=uncached, method=tiny.encoders())
     first = reported(done(restarted), Validated)[0]
-    assert first.loss == pytest.approx(reported(straight, Validated)[0].loss, rel=1e-5)
+    assert first.loss == near(reported(straight, Validated)[0].loss)
 
 
 @each(
@@ -348,7 +349,7 @@ def test_the_same_images_go_on_with_their_history_and_others_begin_a_new_one(pro
     folder = done(new_run(project, training={"steps": 1}, validation=SPLIT))
     change(folder, training={"steps": 2})
     done(folder)
-    assert reported(folder, Validated)[-1].since_start == pytest.approx(0.7 - 0.9)
+    assert reported(folder, Validated)[-1].since_start == near(0.7 - 0.9)
     assert "validation" not in str(reported(folder, Warned))
     change(folder, training={"steps": 3}, validation={"use": False})
     done(folder)
@@ -360,7 +361,7 @@ def test_the_same_images_go_on_with_their_history_and_others_begin_a_new_one(pro
     assert "validation images may have been trained on" in texts
     change(folder, training={"steps": 6})
     done(folder)  # the steps before validation was off still do not count
-    assert reported(folder, Validated)[-1].since_start == pytest.approx(0.3 - 0.6)
+    assert reported(folder, Validated)[-1].since_start == near(0.3 - 0.6)
 
 
 def test_another_grid_begins_a_new_history(project, monkeypatch):

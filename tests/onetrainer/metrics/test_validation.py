@@ -13,6 +13,7 @@ from onetrainer.metrics.bands import (
     without_gain,
 )
 from onetrainer.metrics.validation import by_level, judge
+from tests.close import FLOAT64, near
 from tests.each import each
 
 # Abramowitz & Stegun 1964, table 26.10, with more digits by R 4.3's qt(0.975, df).
@@ -21,6 +22,8 @@ QUANTILES = {
     5: 2.570581835636314, 10: 2.228138851964939, 30: 2.042272456301238, 100: 1.983971518523552,
     1000: 1.962339080884074,
 }  # fmt: skip
+DIGITS = 2**22
+"""Roundings: nine digits, to which a quantile is searched."""
 
 
 def measured(step, *means, spread=0.01, noises=1):
@@ -37,14 +40,13 @@ def history(*rows):
 def test_the_quantiles_are_those_of_the_table_and_of_closed_forms():
     """Of one degree it is tan(π p / 2), of two p √(2 / (1 - p²))."""
     found = {degrees: student_quantile(degrees) for degrees in QUANTILES}
-    assert found == pytest.approx(QUANTILES, abs=1e-9)
+    assert found == near(QUANTILES, eps=FLOAT64, roundings=DIGITS)
     for count in (2, 20, 1000):
         probability = 1 - 0.05 / count
-        assert student_quantile(1, probability) == pytest.approx(
-            math.tan(math.pi * probability / 2), rel=1e-9
-        )
+        tangent = math.tan(math.pi * probability / 2)
+        assert student_quantile(1, probability) == near(tangent, eps=FLOAT64, roundings=DIGITS)
         two = probability * math.sqrt(2 / ((1 - probability) * (1 + probability)))
-        assert student_quantile(2, probability) == pytest.approx(two, rel=1e-9)
+        assert student_quantile(2, probability) == near(two, eps=FLOAT64, roundings=DIGITS)
 
 
 def test_a_band_holds_the_true_mean_in_95_of_100_samples():
@@ -213,7 +215,7 @@ def test_many_small_gains_are_improving_though_each_is_within_its_band():
 def test_of_one_image_the_noise_levels_are_the_pairs():
     lower = judge([measured(0, 0.3), measured(1, 0.29)])
     assert (lower.verdict, lower.error) == ("improving", 0)
-    assert lower.since_start_error == pytest.approx(0, abs=1e-12)
+    assert lower.since_start_error == near(0, eps=FLOAT64, of=1.0)
     assert lower.message.endswith("A single image says little about others.")
     mixed = Measurement(1, {"0.png": [0.1, 0.35, 0.29, 0.33]})
     assert judge([measured(0, 0.3), mixed]).verdict == "flat"

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from onetrainer.run.events import Checkpoint, Measured, Progress, Sample, Validated
+from tests.close import FLOAT64, near
 from ui.charts.figure_charts import FigureCharts, draw_figures
 from ui.charts.figure_kinds import chart_data
 from ui.charts.figure_panels import Look, clip, columns_for, figure_panels
@@ -81,7 +82,7 @@ def test_zooming_shows_the_same_values_on_another_scale():
 def test_a_log_scale_makes_halving_a_straight_line():
     panel = panels_of(run_of(20), is_log=True)["Loss"]
     heights = [panel.frame.y(2.0**-step) for step in range(2, 20)]
-    assert np.diff(heights) == pytest.approx(np.diff(heights).mean(), rel=1e-6)
+    assert np.diff(heights) == near(np.diff(heights).mean(), eps=FLOAT64)
     assert all(value > 0 for value in panel.frame.ticks(5)[0])
 
 

@@ -4,6 +4,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.close import FLOAT64, near
 from ui.progress.curve import Curve, Point, smooth, thin, ticks
 
 
@@ -36,7 +37,7 @@ def test_smoothing_leaves_a_line_as_it_is_also_at_its_ends():
     falling = [2.0 - 0.03 * step for step in range(50)]
     for values in ([3.0] * 50, falling, [3.0], [1.0, 4.0]):
         for strength in (0.0, 0.3, 0.9, 0.98):
-            assert smooth(points_of(values), strength) == pytest.approx(values, abs=1e-9)
+            assert smooth(points_of(values), strength) == near(values, eps=FLOAT64)
 
 
 def test_smoothing_is_the_regression_weighted_by_distance():
@@ -46,7 +47,7 @@ def test_smoothing_is_the_regression_weighted_by_distance():
         root = 0.8 ** (np.abs(steps - at) / 2)
         design = np.stack([np.ones(40), steps - at], axis=1)
         expected = np.linalg.lstsq(design * root[:, None], values * root, rcond=None)[0][0]
-        assert smoothed == pytest.approx(np.clip(expected, values.min(), values.max()), abs=1e-9)
+        assert smoothed == near(np.clip(expected, values.min(), values.max()), eps=FLOAT64)
 
 
 def test_thinning_keeps_the_extremes():

@@ -9,6 +9,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from onetrainer.run.events import Evaluated, Sample
 from onetrainer.run.run_folder import RunFolder
+from tests.close import FLOAT64, near
 from tests.each import each
 from ui.progress.rewards import Rewards
 from ui.progress.sample_facts import sample_rewards, sample_settings, weights_note
@@ -36,7 +37,7 @@ def test_what_is_under_the_pointer_stays_there_while_zooming_in_images_of_any_si
         assert (right - left) / shown[0] == pytest.approx((bottom - top) / shown[1], rel=0.01)
         if before.crop(size, ROOM)[1] == ROOM:  # else it stays in the middle
             place = before.place(at, size, ROOM)
-            assert sight.place(at, size, ROOM) == pytest.approx(place, abs=1e-6)
+            assert sight.place(at, size, ROOM) == near(place, eps=FLOAT64)
     assert sight.zoomed(1e9, at, size, ROOM).zoom == MOST_ZOOM
     assert sight.zoomed(1e-9, at, size, ROOM) == Sight()
 

@@ -11,6 +11,7 @@ from modules.families.prompts.prompts import ClipPrompts
 from modules.formats.embeddings.embedding_file import Embedding, write_embedding
 from onetrainer.captions.placeholder_tokens import missing_tokens
 from onetrainer.errors import UserError
+from tests.close import close
 from tests.each import each
 from tests.tiny_prompts import (
     END,
@@ -29,7 +30,6 @@ from tests.tiny_prompts import (
 )
 
 CAPTIONS = ["a photo of <smiley>", "<smiley>, a red <smiley> on grass", "nothing", ""]
-TOLERANCE = {"atol": 1e-6, "rtol": 1e-6}
 PLACE = -1  # among ids written by hand: one vector, in the order of the prompt
 
 
@@ -56,7 +56,7 @@ def test_diffusers_reads_our_sd_file_and_encodes_the_same(tmp_path, length):
     pipe.load_textual_inversion(tmp_path, weight_name="one.safetensors", token="<smiley>")
     prompts = sd15().with_embeddings({"<smiley>": embedding(length, encoders=["te"])})
     found = prompts.encode(CAPTIONS).hidden
-    torch.testing.assert_close(found, encode_with(pipe, CAPTIONS), **TOLERANCE)
+    close(found, encode_with(pipe, CAPTIONS))
     assert not torch.allclose(found[0], sd15().encode(CAPTIONS).hidden[0], atol=0.01)
 
 
@@ -73,8 +73,8 @@ def test_diffusers_reads_our_sdxl_file_and_encodes_the_same(tmp_path, length):
         )
     found = sdxl().with_embeddings({"<smiley>": embedding(length)}).encode(CAPTIONS)
     hidden, pooled = encode_with(pipe, CAPTIONS)
-    torch.testing.assert_close(found.hidden, hidden, **TOLERANCE)
-    torch.testing.assert_close(found.pooled, pooled, **TOLERANCE)
+    close(found.hidden, hidden)
+    close(found.pooled, pooled)
 
 
 def test_two_embeddings_in_one_prompt_keep_their_places():
@@ -87,7 +87,7 @@ def test_two_embeddings_in_one_prompt_keep_their_places():
     for encoder in prompts.encoders:
         vectors = [*second.vectors[encoder.name], *first.vectors[encoder.name]]
         sides.append(by_hand(encoder, [row + [encoder.pad] * (77 - len(row))], vectors))
-    torch.testing.assert_close(found, torch.cat(sides, dim=-1), **TOLERANCE)
+    close(found, torch.cat(sides, dim=-1))
 
 
 @each(("before", "cut"), [(72, False), (73, True), (74, True), (75, True)])
@@ -100,7 +100,7 @@ def test_an_embedding_moves_whole_into_the_next_chunk(before, cut):
     sun = ids_of(tokenizer(), "sun", END)[0][1]
     second = [*[PLACE] * 3, sun] if cut else [sun]
     rows = [[START, *row, END, *[END] * (75 - len(row))] for row in (first, second)]
-    torch.testing.assert_close(found, by_hand(encoder, rows, vectors), **TOLERANCE)
+    close(found, by_hand(encoder, rows, vectors))
 
 
 def test_an_embedding_longer_than_a_chunk_flows_on():
@@ -108,7 +108,7 @@ def test_an_embedding_longer_than_a_chunk_flows_on():
     encoder, vectors = prompts.encoders[0], embedding(80).vectors["te1"]
     rows = [[START, *[PLACE] * 75, END], [START, *[PLACE] * 5, *[END] * 71]]
     found = prompts.encode(["smiley"]).hidden[..., :LARGE]
-    torch.testing.assert_close(found, by_hand(encoder, rows, vectors), **TOLERANCE)
+    close(found, by_hand(encoder, rows, vectors))
 
 
 @each("caption", ["smileys", "asmiley", "smiley_2", "smiley2", "ſmileyish", "a smile y"])

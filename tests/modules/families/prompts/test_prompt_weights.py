@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.close import close
 from tests.tiny_prompts import by_hand, embedding, ids_of, sd15, sdxl, tokenizer, words
 
 LONG = words(80)
@@ -48,12 +49,12 @@ def test_vectors_are_those_of_the_formula(style):
             found = prompts.encode([text, "a cat"])
             by_encoder = [expected(each, style, unmarked, weights) for each in plain.encoders]
             reference = torch.cat(by_encoder, dim=-1)
-            torch.testing.assert_close(found.hidden[0].double(), reference, atol=2e-5, rtol=2e-5)
+            close(found.hidden[0], reference)
             # The prompt beside it, and the vectors of whole texts, are as without weights.
             unweighted = plain.encode([unmarked, "a cat"])
-            torch.testing.assert_close(found.hidden[1], unweighted.hidden[1], atol=1e-6, rtol=0)
+            close(found.hidden[1], unweighted.hidden[1])
             if unweighted.pooled is not None:
-                torch.testing.assert_close(found.pooled, unweighted.pooled, atol=1e-6, rtol=0)
+                close(found.pooled, unweighted.pooled)
 
 
 def test_prompts_without_marks_are_encoded_bit_for_bit_as_without_weights():
@@ -81,7 +82,7 @@ def test_all_vectors_of_an_embedding_are_weighted():
     weights[2:4] = 2  # after the start and "a"
     weighted = weights * unweighted
     reference = weighted * (unweighted.mean() / weighted.mean())
-    torch.testing.assert_close(found.double(), reference, atol=2e-5, rtol=2e-5)
+    close(found, reference)
 
 
 def test_cached_captions_depend_on_how_weights_are_read():

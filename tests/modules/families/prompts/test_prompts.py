@@ -8,6 +8,7 @@ import torch
 from transformers import CLIPTextModel
 
 from modules.families.prompts.prompts import ClipEncoder, ClipPrompts
+from tests.close import close
 from tests.each import each
 from tests.tiny_prompts import (
     END,
@@ -32,13 +33,10 @@ from tests.tiny_prompts import (
 
 BANG = 256
 SHORT = ["a photo of a cat", "", "two cats, sitting on a mat (in the sun), 4k"]
-TOLERANCE = {"atol": 1e-6, "rtol": 1e-6}
 
 
 def test_short_prompts_equal_the_sd15_pipeline():
-    torch.testing.assert_close(
-        sd15().encode(SHORT).hidden, encode_with(sd_pipeline(), SHORT), **TOLERANCE
-    )
+    close(sd15().encode(SHORT).hidden, encode_with(sd_pipeline(), SHORT))
     assert sd15().encode(SHORT).pooled is None
 
 
@@ -46,7 +44,7 @@ def test_short_prompts_equal_the_sd2_pipeline():
     model = make(CLIPTextModel, LARGE, 4, act="gelu")
     pipe = sd_pipeline(model, padded_with_bang())
     prompts = ClipPrompts(tokenizer(), (ClipEncoder("te", model, 0, 1, True),))
-    torch.testing.assert_close(prompts.encode(SHORT).hidden, encode_with(pipe, SHORT), **TOLERANCE)
+    close(prompts.encode(SHORT).hidden, encode_with(pipe, SHORT))
 
 
 @each(("layer", "skipped"), [(2, None), (3, 1), (4, 2)])
@@ -54,8 +52,8 @@ def test_short_prompts_equal_the_sdxl_pipeline(layer, skipped):
     encoders = tuple(dataclasses.replace(each, layer=layer) for each in sdxl().encoders)
     ours = ClipPrompts(sdxl().tokenizer, encoders).encode(SHORT)
     hidden, pooled = encode_with(xl_pipeline(), SHORT, clip_skip=skipped)
-    torch.testing.assert_close(ours.hidden, hidden, **TOLERANCE)
-    torch.testing.assert_close(ours.pooled, pooled, **TOLERANCE)
+    close(ours.hidden, hidden)
+    close(ours.pooled, pooled)
 
 
 @each("layer", [1, 2, 3])
@@ -64,7 +62,7 @@ def test_a_layer_is_counted_from_the_end(layer, is_normed):
     encoder = ClipEncoder("te", large(), END, layer, is_normed)
     expected, _ = by_hand(encoder, ids_of(tokenizer(), SHORT[0], END))
     found = ClipPrompts(tokenizer(), (encoder,)).encode(SHORT[:1]).hidden
-    torch.testing.assert_close(found, expected, **TOLERANCE)
+    close(found, expected)
 
 
 @each(("count", "chunks"), [(75, 1), (76, 2), (80, 2), (160, 3), (400, 6)])
@@ -77,8 +75,8 @@ def test_long_prompts_are_chunks_encoded_alone(count, chunks):
     found = sdxl().encode([text])
     assert found.hidden.shape == (1, 77 * chunks, LARGE + GIANT)
     expected = torch.cat([hidden for hidden, _ in sides], dim=-1)
-    torch.testing.assert_close(found.hidden, expected, **TOLERANCE)
-    torch.testing.assert_close(found.pooled, sides[1][1], **TOLERANCE)
+    close(found.hidden, expected)
+    close(found.pooled, sides[1][1])
 
 
 def test_shorter_captions_are_filled_up_with_empty_chunks():
@@ -86,10 +84,10 @@ def test_shorter_captions_are_filled_up_with_empty_chunks():
     found = sdxl().encode([short, long])
     components = [sdxl().encode([text]) for text in (short, "", "")]
     expected = torch.cat([part.hidden for part in components], dim=1)[0]
-    torch.testing.assert_close(found.hidden[0], expected, **TOLERANCE)
-    torch.testing.assert_close(found.pooled[:1], components[0].pooled, **TOLERANCE)
+    close(found.hidden[0], expected)
+    close(found.pooled[:1], components[0].pooled)
     alone = sdxl().encode([short], among=[long])
-    torch.testing.assert_close(alone.hidden, found.hidden[:1], **TOLERANCE)
+    close(alone.hidden, found.hidden[:1])
 
 
 def test_an_empty_caption_is_one_chunk():
@@ -97,8 +95,8 @@ def test_an_empty_caption_is_one_chunk():
     sides = [by_hand(each, [row]) for each, row in zip(sdxl().encoders, rows, strict=True)]
     found = sdxl().encode([""])
     expected = torch.cat([hidden for hidden, _ in sides], dim=-1)
-    torch.testing.assert_close(found.hidden, expected, **TOLERANCE)
-    torch.testing.assert_close(found.pooled, sides[1][1], **TOLERANCE)
+    close(found.hidden, expected)
+    close(found.pooled, sides[1][1])
 
 
 def test_an_exclamation_mark_is_not_taken_for_padding():
@@ -124,7 +122,7 @@ def test_pooled_is_at_the_first_end_also_where_added_tokens_have_higher_ids():
     assert ids.max() == 49408
     encoder = ClipEncoder("te2", model, 0, 2, False, True)
     found = ClipPrompts(larger, (encoder,)).encode(["a <smiley> cat"])
-    torch.testing.assert_close(found.pooled, right(ids).text_embeds, **TOLERANCE)
+    close(found.pooled, right(ids).text_embeds)
     assert not torch.allclose(model(ids).text_embeds, right(ids).text_embeds, atol=1e-3)
 
 
@@ -133,7 +131,7 @@ def test_gradients_reach_the_encoders_also_when_layers_are_computed_twice(layer)
     once, twice = gradients(layer, is_twice=False), gradients(layer, is_twice=True)
     for one, other in zip(once, twice, strict=True):
         assert one.abs().max() > 0
-        torch.testing.assert_close(one, other)
+        close(one, other)
 
 
 def gradients(layer, *, is_twice):

@@ -10,6 +10,7 @@ from modules.formats.lora.lora_keys import scale_of
 from modules.formats.lora.lora_names import Layer, LayerNames
 from modules.methods.adapters.weight_formulas import low_rank_change
 from onetrainer.errors import UserError
+from tests.close import close, near
 from tests.each import each
 
 TO_Q = "mid_block.attentions.0.transformer_blocks.0.attn1.to_q"
@@ -97,11 +98,11 @@ def test_alpha_is_multiplied_into_diffusers_files_before_they_are_rounded(tmp_pa
 def test_alphas_of_pefts_settings_are_read_and_not_written_again(tmp_path, settings, scale):
     tensors = {f"unet.{TO_Q}.lora_A.weight": DOWN, f"unet.{TO_Q}.lora_B.weight": UP}
     file = read(tmp_path, tensors, {"lora_adapter_metadata": json.dumps(settings), "title": "x"})
-    assert scale_of(file.layers[Layer("unet", TO_Q)]) == pytest.approx(scale)
+    assert scale_of(file.layers[Layer("unet", TO_Q)]) == near(scale)
     path = tmp_path / "again.safetensors"
     write_lora(path, file, NAMES, naming="diffusers", dtype=None)
     assert read_lora(path, NAMES).metadata == {"title": "x"}
-    torch.testing.assert_close(load_file(path)[f"unet.{TO_Q}.lora_B.weight"], UP * scale)
+    close(load_file(path)[f"unet.{TO_Q}.lora_B.weight"], UP * scale)
 
 
 def test_a_folder_that_peft_has_written_has_pefts_strength(tmp_path):
@@ -116,7 +117,7 @@ def test_a_folder_that_peft_has_written_has_pefts_strength(tmp_path):
     names = LayerNames("sd15", NAMES.names, {"to_q": Layer("unet", TO_Q)})
     (tensors,) = read_lora(written, names).layers.values()
     after = model.merge_and_unload().to_q.weight.detach()
-    torch.testing.assert_close(before + low_rank_change(tensors), after, atol=1e-6, rtol=0)
+    close(before + low_rank_change(tensors), after)
 
 
 def test_projections_become_what_diffusers_models_have_there(tmp_path):

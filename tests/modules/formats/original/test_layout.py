@@ -29,6 +29,7 @@ from onetrainer import ROOT
 from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec
 from onetrainer.families.stable_diffusion import SD15, SDXL
+from tests.close import close
 from tests.each import each
 
 MODELS = ROOT / "configs" / "models"
@@ -155,7 +156,7 @@ def test_original_projection_multiplies_the_pooled_vector_from_the_right():
     pooled = torch.randn(3, 16, generator=torch.Generator().manual_seed(1))
     # As OpenCLIP's model does: `x @ self.text_projection`.
     expected = pooled @ original["conditioner.embedders.1.model.text_projection"]
-    assert torch.allclose(model.text_projection(pooled), expected, atol=1e-6)
+    close(model.text_projection(pooled), expected)
 
 
 def read(path, base, component, state):

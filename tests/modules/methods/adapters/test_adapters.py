@@ -20,6 +20,7 @@ from onetrainer.config.methods.low_rank import Lora
 from tests import tiny
 from tests.adapters import KINDS, predict, section, shake
 from tests.cases import cases
+from tests.close import close, near
 from tests.each import each
 from tests.exports import export
 from tests.managed import checkpoint
@@ -69,7 +70,7 @@ def test_adapters_begin_without_effect_and_end_as_the_merged_weights(tmp_path, n
     before = predict(adapted)
     method = Adapters.attach(adapted, section(kind, text=True, targets="full"), seed=0)
     # DoRA divides a length by itself, which is 1 but for rounding.
-    torch.testing.assert_close(predict(adapted), before, atol=2e-6 if "dora" in kind else 0, rtol=0)
+    close(predict(adapted), before)
     shake(method)
     path = tmp_path / "adapter.safetensors"
     export(method, path, dtype=torch.float32, metadata={})
@@ -156,7 +157,7 @@ def test_checkpointing_drops_the_same_and_gives_equal_gradients(kind, dtype):
     assert all(gradient.isfinite().all() for gradient in found[0])
     assert sum(bool(gradient.any()) for gradient in found[0]) > len(found[0]) / 3
     for plain, checkpointed in zip(*found, strict=True):
-        torch.testing.assert_close(checkpointed, plain, atol=1e-7, rtol=1e-4)
+        close(checkpointed, plain)
 
 
 @pytest.mark.parametrize(
@@ -218,12 +219,12 @@ def test_a_constraint_limits_how_far_a_layer_turns():
     adapter = on_layer("oft-constrained", plain, scale=5.0)
     blocks = adapter.tensors()["oft_blocks"]
     skew = blocks - blocks.transpose(1, 2)
-    assert float(skew.norm()) == pytest.approx(0.01 * 16, rel=1e-5)  # for each of 16 outputs
+    assert float(skew.norm()) == near(0.01 * 16)  # for each of 16 outputs
     weight = plain.weight
     turned = merged_weight(weight, {"oft_blocks": blocks, "alpha": torch.tensor(0.0)}, 1.0)
-    torch.testing.assert_close(turned.norm(), weight.norm(), atol=1e-5, rtol=0)
+    close(turned.norm(), weight.norm())
     with torch.no_grad():
-        torch.testing.assert_close(plain(torch.eye(24)), turned.T + plain.bias)
+        close(plain(torch.eye(24)), turned.T + plain.bias)
 
 
 def test_blocks_are_the_largest_that_lycoris_can_read():

@@ -15,6 +15,7 @@ from modules.methods.layers.layer_presets import layer_names, named_layers
 from tests import tiny
 from tests.adapters import KINDS, section, shake
 from tests.cases import cases
+from tests.close import close
 from tests.each import each
 from tests.exports import export
 
@@ -45,7 +46,7 @@ def test_alpha_written_as_the_rank_has_the_same_effect(tmp_path, kind):
             merged_weight(weight, {k: t.double() for k, t in found.items()}, 1.0)
             for found in (real.layers[layer], kinds)
         )
-        torch.testing.assert_close(other, one, atol=1e-7, rtol=1e-6)
+        close(other, one)
     if kind != "ia3" and "oft" not in kind:  # neither has a rank
         rank = str(KINDS[kind].rank)
         assert folded.metadata["ss_network_alpha"] == folded.metadata["ss_network_dim"] == rank
@@ -70,7 +71,7 @@ def test_lycoris_makes_the_same_of_the_file(tmp_path, kind):
             theirs = own.make_module_from_state_dict("x", module, *tensors)
             expected = theirs.get_merged_weight(1, module.weight.shape)[0]
         ours = merged_weight(module.weight, kinds, 1.0)
-        torch.testing.assert_close(ours, expected, atol=2e-6, rtol=1e-5)
+        close(ours, expected)
 
 
 def test_comfyui_makes_the_same_of_doras_file(tmp_path):
@@ -87,7 +88,7 @@ def test_comfyui_makes_the_same_of_doras_file(tmp_path):
         norm = inputs.norm(dim=1).reshape(1, -1, *[1] * (weight.ndim - 2))
         expected = found * (kinds["dora_scale"] / norm)
         ours = merged_weight(weight, kinds, 1.0)
-        torch.testing.assert_close(ours, expected, atol=2e-6, rtol=1e-5)
+        close(ours, expected)
 
 
 @each(

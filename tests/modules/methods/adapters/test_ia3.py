@@ -16,6 +16,7 @@ from onetrainer.config.methods.low_rank import Lora
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.adapters import predict, section, shake
+from tests.close import close
 from tests.each import each
 from tests.exports import export
 
@@ -33,10 +34,10 @@ def test_output_and_gradients_are_those_of_lycoris(path):
         module.weight.data = factors.clone()
         module.apply_to()
     given = torch.randn(2, 5, 24)
-    torch.testing.assert_close(ours(given), theirs(given))
+    close(ours(given), theirs(given))
     for layer in (ours, theirs):
         layer(given).square().sum().backward()
-    torch.testing.assert_close(adapter.weight.grad, reference.weight.grad)
+    close(adapter.weight.grad, reference.weight.grad)
     assert adapter.tensors().keys() == set(reference.weight_list)
     for key, tensor in adapter.tensors().items():
         assert torch.equal(tensor, getattr(reference, key))
@@ -65,6 +66,6 @@ def test_a_file_continues_with_the_same_effect_and_other_kinds_are_refused(tmp_p
     assert not file.unknown
     again = tiny.family()
     Adapters.attach(again, section("ia3", start_from=str(path)), seed=3)
-    torch.testing.assert_close(predict(again), predict(first))
+    close(predict(again), predict(first))
     with pytest.raises(UserError, match=r'holds \(IA\)³.*Choose "ia3" as the method'):
         Adapters.attach(tiny.family(), Lora(start_from=str(path)), seed=0)

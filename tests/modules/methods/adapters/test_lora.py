@@ -9,6 +9,7 @@ from onetrainer.errors import UserError
 from tests import tiny
 from tests.batches import time_ids_of
 from tests.cases import cases
+from tests.close import near
 from tests.exports import export
 
 pytestmark = pytest.mark.usefixtures("real_blocks")
@@ -119,7 +120,7 @@ def test_file_holds_the_real_alpha_in_every_layer(tmp_path, family):
     tensors, metadata = load_file(path), metadata_of(path)
     names = {key.partition(".")[0] for key in tensors}
     assert len(tensors) == 3 * len(names) == 3 * 192
-    assert all(float(tensors[f"{n}.alpha"]) == pytest.approx(3.3) for n in names)
+    assert all(float(tensors[f"{n}.alpha"]) == near(3.3) for n in names)
     assert {t.dtype for n, t in tensors.items() if n.endswith("weight")} == {torch.float16}
     assert metadata["ss_network_dim"] == "8"
     assert metadata["ss_network_alpha"] == "3.3"

@@ -25,6 +25,7 @@ from tests import tiny
 from tests.adapters import shake
 from tests.batches import TIME_IDS
 from tests.cases import cases
+from tests.close import close
 from tests.exports import export
 
 pytestmark = pytest.mark.usefixtures("real_blocks")
@@ -114,11 +115,11 @@ def test_diffusers_computes_with_our_file_what_we_do(tmp_path, folder_of, name, 
     path = tmp_path / "lora.safetensors"
     export(method, path, dtype=torch.float32, metadata={}, naming=naming)
     pipe = pipeline(folder_of(name), name)
-    torch.testing.assert_close(predict_theirs(pipe), predict(tiny.family(name)), atol=1e-6, rtol=0)
+    close(predict_theirs(pipe), predict(tiny.family(name)))
     pipe.load_lora_weights(tmp_path, weight_name=path.name)
     ours, theirs = predict(family), predict_theirs(pipe)
     assert (ours - predict(tiny.family(name))).abs().max() > 0.05
-    torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-5)
+    close(ours, theirs)
 
 
 @pytest.mark.usefixtures("few_blocks")
@@ -150,7 +151,7 @@ def test_ranks_and_alphas_of_each_layer_reach_diffusers(tmp_path, folder_of, nam
         weight = modules[layer.path].weight.data
         change = float(kinds["alpha"]) / len(down) * (up @ down)
         weight.copy_((weight.double() + change.view(weight.shape)).float())
-    torch.testing.assert_close(predict_theirs(pipe), predict(plain), atol=2e-6, rtol=1e-5)
+    close(predict_theirs(pipe), predict(plain))
 
 
 @pytest.mark.parametrize("name", cases([*BASES, *INPAINTING], ["sdxl-inpainting"]))
@@ -166,7 +167,7 @@ def test_comfyui_names_are_paths_in_the_original_layout(tmp_path, name):
         weight += (tensors[f"{layer}.alpha"] / 4 * up.flatten(1) @ down.flatten(1)).view_as(weight)
     plain = tiny.family(name)
     plain.unet.load_state_dict(convert_ldm_unet_checkpoint(checkpoint, plain.unet.config))
-    torch.testing.assert_close(predict(family), predict(plain), atol=2e-6, rtol=1e-5)
+    close(predict(family), predict(plain))
 
 
 def test_comfyui_names_text_encoders_as_comfyui_does(tmp_path):
@@ -226,9 +227,9 @@ def test_dora_reaches_diffusers_and_comes_back(tmp_path, folder_of, name):
     write_lora(path, file, names, naming="diffusers", dtype=torch.float32)
     pipe = pipeline(folder_of(name), name)
     pipe.load_lora_weights(tmp_path, weight_name=path.name)
-    torch.testing.assert_close(predict_theirs(pipe), predict(plain), atol=5e-6, rtol=1e-5)
+    close(predict_theirs(pipe), predict(plain))
     for layer, kinds in read_lora(path, names).layers.items():
-        torch.testing.assert_close(kinds["dora_scale"], layers[layer]["dora_scale"])
+        close(kinds["dora_scale"], layers[layer]["dora_scale"])
 
 
 @pytest.mark.usefixtures("few_blocks")

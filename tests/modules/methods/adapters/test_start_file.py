@@ -10,6 +10,7 @@ from onetrainer.errors import UserError
 from tests import tiny
 from tests.adapters import KINDS, predict, section, shake
 from tests.cases import cases
+from tests.close import close
 from tests.exports import export
 
 
@@ -38,7 +39,7 @@ def test_a_saved_adapter_goes_on_as_it_was(tmp_path, name, kind, naming):
     wanted = section(kind, text=True, targets="full", start_from=str(path))
     method = Adapters.attach(family, wanted, seed=5)
     assert (predict(tiny.family(name)) - expected).abs().max() > 0.02
-    torch.testing.assert_close(predict(family), expected, atol=1e-5, rtol=1e-4)
+    close(predict(family), expected)
     assert not [note for note in method.notes if path.name in note]
 
 
@@ -50,7 +51,7 @@ def test_another_alpha_leaves_the_effect_as_it_was(tmp_path, kind):
     expected, path = written(tmp_path, kind)
     family = tiny.family()
     Adapters.attach(family, section(kind, alpha=3.0, start_from=str(path)), seed=5)
-    torch.testing.assert_close(predict(family), expected, atol=2e-6, rtol=1e-4)
+    close(predict(family), expected)
 
 
 @pytest.mark.parametrize("kind", cases(["lora", "dora", "loha"], ["lora"]))
@@ -70,7 +71,7 @@ def test_a_rank_of_0_is_that_of_the_file(tmp_path, kind):
     family = tiny.family()
     method = Adapters.attach(family, section(kind, rank=0, start_from=str(path)), seed=5)
     assert {plan.rank for plan in method.plans.values()} == {3}
-    torch.testing.assert_close(predict(family), expected, atol=2e-6, rtol=1e-4)
+    close(predict(family), expected)
 
 
 def test_other_blocks_and_factors_are_refused(tmp_path):

@@ -4,6 +4,7 @@ from lycoris.wrapper import network_module_dict
 from torch import nn
 
 from modules.methods.adapters.weight_formulas import merged_bias, merged_weight
+from tests.close import close
 from tests.each import each
 
 LAYERS = {
@@ -70,7 +71,7 @@ def test_merged_weight_computes_what_lycoris_own_module_does(kind, layer):
         merged = LAYERS[layer]()
         merged.load_state_dict({"weight": new[0], "bias": new[1]})
         assert (new[0] - weight).abs().max() > 0.01
-        torch.testing.assert_close(merged(given), expected, atol=2e-5, rtol=1e-5)
+        close(merged(given), expected)
 
 
 def test_dora_of_half_strength_goes_half_the_way():
@@ -82,8 +83,8 @@ def test_dora_of_half_strength_goes_half_the_way():
     kinds = {"lora_up.weight": up, "lora_down.weight": down, "dora_scale": scale}
     full = merged_weight(weight, kinds, 1.0)
     length = (weight + up @ down).norm(dim=1, keepdim=True)
-    torch.testing.assert_close(full, (weight + up @ down) / length * scale)
-    torch.testing.assert_close(merged_weight(weight, kinds, 0.5), (weight + full) / 2)
+    close(full, (weight + up @ down) / length * scale)
+    close(merged_weight(weight, kinds, 0.5), (weight + full) / 2)
 
 
 @each(

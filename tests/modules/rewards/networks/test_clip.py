@@ -25,6 +25,7 @@ from modules.rewards.networks.heads import PUBLISHED
 from modules.rewards.networks.network_files import find_network, select_files
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
+from tests.close import close, near
 from tests.each import each
 
 CPU = torch.device("cpu")
@@ -153,11 +154,11 @@ def test_scores_equal_those_of_transformers_from_every_form_of_file(request, net
     model, shown = request.getfixturevalue(form), images()
     clip, pick, hps = (reward(model, kind) for kind in ("clip", "pickscore", "hpsv2"))
     scaled, cosines = own_scores(network, shown, PROMPTS, clip.clip)
-    torch.testing.assert_close(clip.score(shown, PROMPTS), 100 * cosines, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(pick.score(shown, PROMPTS), scaled, rtol=1e-5, atol=1e-5)
+    close(clip.score(shown, PROMPTS), 100 * cosines)
+    close(pick.score(shown, PROMPTS), scaled)
     square = images(2, SIDE, SIDE)
     _, cosines = own_scores(network, square, PROMPTS, clip.clip)
-    torch.testing.assert_close(hps.score(square, PROMPTS), cosines, rtol=1e-5, atol=1e-6)
+    close(hps.score(square, PROMPTS), cosines)
 
 
 def test_a_file_of_transformers_tensors_alone_is_read(network, tmp_path, folder):
@@ -165,7 +166,7 @@ def test_a_file_of_transformers_tensors_alone_is_read(network, tmp_path, folder)
     save_file(state, tmp_path / "any-name.safetensors")
     shown, alone = images(), reward(tmp_path / "any-name.safetensors")
     wanted = reward(folder).score(shown, PROMPTS)
-    torch.testing.assert_close(alone.score(shown, PROMPTS), wanted, rtol=1e-6, atol=1e-6)
+    close(alone.score(shown, PROMPTS), wanted)
 
 
 def test_gradient_of_a_score_equals_central_differences(folder):
@@ -177,7 +178,7 @@ def test_gradient_of_a_score_equals_central_differences(folder):
     with torch.no_grad():
         high, low = (clip.score(shown + side * 1e-5 * way, ["a cat"]) for side in (1, -1))
     wanted = (high - low).item() / 2e-5
-    assert (gradient * way).sum().item() == pytest.approx(wanted, rel=1e-6)
+    assert (gradient * way).sum().item() == near(wanted)
 
 
 def test_a_network_in_bf16_scores_nearly_the_same_and_passes_a_gradient_on(folder):
@@ -194,10 +195,10 @@ def test_a_network_in_bf16_scores_nearly_the_same_and_passes_a_gradient_on(folde
 def test_a_text_stands_in_for_prompts_and_another_is_taken_off(folder):
     shown, plain = images(), reward(folder)
     given = reward(folder, text="a cat").score(shown, PROMPTS)
-    torch.testing.assert_close(given, plain.score(shown, ["a cat"] * 2))
+    close(given, plain.score(shown, ["a cat"] * 2))
     less = reward(folder, unlike="blurry").score(shown, PROMPTS)
     wanted = plain.score(shown, PROMPTS) - plain.score(shown, ["blurry"] * 2)
-    torch.testing.assert_close(less, wanted, rtol=1e-5, atol=1e-4)
+    close(less, wanted)
 
 
 def test_networks_are_frozen_and_never_train(folder):
@@ -252,7 +253,7 @@ def test_aesthetic_score_is_the_head_of_the_unit_vector(network, folder, tmp_pat
     wanted = features / features.norm(dim=-1, keepdim=True)
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
         wanted = wanted @ weight.T + bias
-    torch.testing.assert_close(aesthetic.score(shown, PROMPTS), wanted[:, 0], rtol=1e-5, atol=1e-5)
+    close(aesthetic.score(shown, PROMPTS), wanted[:, 0])
 
 
 def test_a_head_of_another_network_is_refused(folder, tmp_path):
@@ -272,7 +273,7 @@ def test_a_vision_tower_alone_is_enough_where_no_text_is_read(network, folder, t
         reward(model, "aesthetic", head=str(tmp_path / "head.pth")).score(images(), PROMPTS)
         for model in (tmp_path / "vision.safetensors", folder)
     ]
-    torch.testing.assert_close(*scores)
+    close(*scores)
     with pytest.raises(UserError, match="no text tower of a CLIP"):
         reward(tmp_path / "vision.safetensors", "clip")
 
@@ -380,4 +381,4 @@ def test_likeness_to_references_is_the_cosine_with_their_mean(network, folder, t
     ]
     references, own = (one / one.norm(dim=-1, keepdim=True) for one in vectors)
     wanted = torch.cosine_similarity(own, references.mean(dim=0), dim=-1)
-    torch.testing.assert_close(likeness.score(shown, PROMPTS), wanted, rtol=1e-5, atol=1e-5)
+    close(likeness.score(shown, PROMPTS), wanted)

@@ -14,6 +14,7 @@ from modules.rewards.load import make_rewards
 from modules.rewards.networks.clip_pixels import clip_pixels
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
+from tests.close import close
 
 CPU = torch.device("cpu")
 WIDTH, TEXT, FIELDS, SIDE = 128, 64, 5, 32  # vision's, text's; fields with the class's
@@ -142,16 +143,16 @@ def test_scores_equal_the_authors_forward(file):
     scores = reward(file).score(shown, ["A cat, dogs", "dog a , cats"])
     ids = torch.tensor([[2, 5, 6, 9, 7, 8, 3], [2, 7, 5, 9, 6, 8, 3]])
     wanted = by_hand(clip_pixels(shown, SIDE), ids)
-    torch.testing.assert_close(scores, wanted, rtol=1e-4, atol=1e-5)
+    close(scores, wanted)
 
 
 def test_prompts_of_other_lengths_in_the_batch_change_nothing(file):
     own, shown = reward(file), images()
     together = own.score(shown, ["a cat", "dogs, " * 40])
-    torch.testing.assert_close(together[:1], own.score(shown[:1], ["a cat"]), rtol=1e-5, atol=1e-5)
+    close(together[:1], own.score(shown[:1], ["a cat"]))
     ids = torch.tensor([[2, *[7, 8, 9] * 11, 3]])
     wanted = by_hand(clip_pixels(shown[1:], SIDE), ids)  # cut at 35 tokens
-    torch.testing.assert_close(together[1:], wanted, rtol=1e-4, atol=1e-5)
+    close(together[1:], wanted)
 
 
 def test_in_bf16_a_finite_gradient_reaches_the_images(file):
