@@ -37,14 +37,14 @@ test: setup packages ## format, lint, types and every test; sets up what it need
 		$(MAKE) --no-print-directory $$gate || failed="$$failed $$gate"; \
 	done; \
 	$(RUN) pytest -n $(WORKERS) --dist worksteal; code=$$?; \
-	$(RUN) tests.processors -n $(WORKERS) --dist worksteal || failed="$$failed processors"; \
+	$(RUN) tests.processors --workers $(WORKERS) || failed="$$failed processors"; \
 	wait $$checking || failed="$$failed type"; cat $$types; rm -f $$types; \
 	if [ -n "$$failed" ]; then echo "make test: not passed, see above:$$failed"; fi; \
 	if [ -n "$$failed" ] && [ $$code -eq 0 ]; then code=1; fi; \
 	exit $$code
 
 processors: setup ## the tests that compare numbers, as other processors and more threads compute them
-	@$(RUN) tests.processors --all -n $(WORKERS) --dist worksteal
+	@$(RUN) tests.processors --all --workers $(WORKERS)
 
 mutate: setup ## plant some twenty faults one at a time: do the tests find them?
 	@$(RUN) tests.mutate

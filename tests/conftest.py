@@ -13,6 +13,7 @@ import pytest
 
 from onetrainer import ROOT
 from tests.left_behind import shared_state
+from tests.processors import comparing
 
 # The many processes that tests start would compile the whole program each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -29,18 +30,13 @@ def pytest_collection() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Tests of the window wait for much: first, so that another worker computes meanwhile.
     items.sort(key=lambda item: item.get_closest_marker("gui") is None)
-    for item in filter(_compares_numbers, items):
-        item.add_marker(pytest.mark.numeric)
+    for item in items:
+        if isinstance(item, pytest.Function) and item.originalname in comparing(item.path):
+            item.add_marker(pytest.mark.numeric)
     needing = [item for item in items if item.get_closest_marker("cuda")]
     if needing and not _has_cuda():
         for item in needing:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU here"))
-
-
-def _compares_numbers(item: pytest.Item) -> bool:
-    """Whether its file compares by `tests.close`: `tests.processors` runs it again."""
-    names = vars(item.getparent(pytest.Module).obj).values()
-    return any(getattr(each, "__module__", "") == "tests.close" for each in names)
 
 
 def _has_cuda() -> bool:

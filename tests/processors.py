@@ -1,17 +1,19 @@
 """Run the tests that compare numbers as other processors would compute them.
 
-`python -m tests.processors [--all] [OPTION_OF_PYTEST ...]`: with the vectors of each generation up
-to this processor's, and with two threads, as `make test` has computed with one; --all: with one
+`python -m tests.processors [--all] [--workers 2]`: with the vectors of each generation up to this
+processor's, and with two threads, as all tests before have computed with one; --all: with one
 thread and with two of every generation.
 """
 
+import argparse
+import ast
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from itertools import product
-
-import torch
+from pathlib import Path
 
 from onetrainer import ROOT
 
@@ -25,16 +27,23 @@ GENERATIONS = (
 TESTS = ("tests/modules", "--ignore=tests/modules/runs", "-m", "numeric and not long")
 
 
-def main(options: list[str]) -> int:
+def main() -> int:
     """Run them all, also after one that fails; the exit code."""
-    given = [option for option in options if option != "--all"]
+    import torch  # only here: collecting of tests asks this file, too
+
+    parser = argparse.ArgumentParser(prog="python -m tests.processors", description=__doc__)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--workers", type=int, default=2, help="threads of all of their processes")
+    options = parser.parse_args()
     failed = 0
-    for names, threads in runs(torch.backends.cpu.get_cpu_capability(), is_all=given != options):
+    for names, threads in runs(torch.backends.cpu.get_cpu_capability(), is_all=options.all):
         vectors = names[0] if names else "its own"
         sys.stdout.write(f"Numbers as computed with vectors: {vectors}, threads: {threads}\n")
         sys.stdout.flush()
         own = dict(zip(VARIABLES, names, strict=False)) | {"TEST_THREADS": str(threads)}
-        command = [sys.executable, "-m", "pytest", "-q", *TESTS, *given]
+        workers = options.workers // threads
+        spread = ["-n", str(workers), "--dist", "worksteal"] if workers > 1 else []
+        command = [sys.executable, "-m", "pytest", "-q", *TESTS, *spread]
         failed |= subprocess.run(command, cwd=ROOT, env=os.environ | own).returncode
     return int(failed != 0)
 
@@ -52,5 +61,25 @@ def runs(capability: str, *, is_all: bool = False) -> list[tuple[Sequence[str], 
     return [*product(made[:-1], (1,)), (made[-1], 2)]
 
 
+@cache
+def comparing(file: Path) -> frozenset[str]:
+    """The functions of a file that compare by `tests.close`, also through others of the file."""
+    body = ast.parse(file.read_text("utf-8")).body
+    found = {
+        alias.name
+        for node in body
+        if isinstance(node, ast.ImportFrom) and node.module == "tests.close"
+        for alias in node.names
+    }
+    used = {
+        node.name: {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        for node in body
+        if isinstance(node, ast.FunctionDef)
+    }
+    while more := {name for name, names in used.items() if names & found} - found:
+        found |= more
+    return frozenset(found)
+
+
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

@@ -19,6 +19,6 @@ def test_numbers_are_compared_with_the_vectors_of_each_generation_and_with_two_t
     assert len(processors.runs(capability, is_all=True)) == 2 * len(expected)
 
 
-def test_a_file_that_compares_by_the_helper_is_marked_for_it(request):
+def test_what_compares_by_the_helper_is_marked_for_it(request):
     assert request.node.get_closest_marker("numeric")
     assert near(0.3, eps=FLOAT64) == 0.1 + 0.2

@@ -28,6 +28,8 @@ from tests.copies import Original
 from tests.forked import Forked, Forking
 from tests.modules import worker_at_a_moment
 
+THREADS = int(os.environ.get("TEST_THREADS", "1"))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def as_tiny_tensors_are_fast() -> None:
@@ -36,8 +38,15 @@ def as_tiny_tensors_are_fast() -> None:
     `tests.processors` asks for more, as two threads add in another order. Convolutions by oneDNN
     prepare more than they compute: without it a step takes two thirds of the time.
     """
-    torch.set_num_threads(int(os.environ.get("TEST_THREADS", "1")))
+    torch.set_num_threads(THREADS)
     torch.backends.mkldnn.enabled = False
+
+
+@pytest.fixture(autouse=True)
+def as_many_threads_as_before() -> Iterator[None]:
+    """Jobs that are called here, and are a process's only one otherwise, set their own number."""
+    yield
+    torch.set_num_threads(THREADS)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -144,7 +144,7 @@ def test_an_image_has_the_same_loss_in_any_microbatch():
     whole = loss_of(objective, batch_of(0, 1), seed=SEED, step=4).per_item
     for place in (0, 1):
         alone = loss_of(objective, batch_of(place), seed=SEED, step=4).per_item
-        close(alone[0], whole[place])
+        close(alone[0], whole[place], of=whole.sqrt())  # squares of small differences of numbers
 
 
 @few_each(("policy",), ["block", "selective"], ["block"])
