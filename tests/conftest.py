@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from onetrainer import ROOT
 from tests.left_behind import shared_state
+from tests.own_user import own_current_folder, own_user
 from tests.processors import comparing
 
 # The many processes that tests start would compile the whole program each.
@@ -57,8 +57,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def own_user_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Presets, queue and owners of devices are not those of whoever tests, nor other processes'."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("user")))
+    with own_user(tmp_path_factory.mktemp("user")):
         yield
 
 
@@ -91,14 +90,8 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_current_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What tests write to a relative path, such as the default folder of runs, is in no checkout.
-
-    Processes that they start find the program nevertheless.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("current"))
-        patch.setenv("PYTHONPATH", str(ROOT))
+def no_checkout_as_current_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with own_current_folder(tmp_path_factory.mktemp("current")):
         yield
 
 

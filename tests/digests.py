@@ -98,4 +98,7 @@ def _digest(folder: RunFolder) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    from tests.own_user import own_user  # only here: the other program may be older than it
+
+    with own_user():
+        main()

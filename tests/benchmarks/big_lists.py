@@ -17,6 +17,7 @@ from random import Random
 
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Finished, Sample, Started
+from tests.own_user import own_user
 from tests.ui.project import write_project
 from tests.ui.xscreen import screen
 
@@ -101,4 +102,5 @@ def _png(width: int, height: int, rows: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -36,6 +36,7 @@ from onetrainer.families.registry import family_spec
 from onetrainer.images.image_index import ImageIndex
 from tests import tiny
 from tests.benchmarks.lines import say
+from tests.own_user import own_user
 from tests.transforms import load_pixels
 
 SHAPES = [(4000, 3000), (3000, 4000), (4000, 2667), (3000, 3000)]
@@ -202,4 +203,5 @@ def peak_of(count: int) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -52,6 +52,7 @@ from onetrainer.run.events import Progress
 from tests import runs
 from tests.benchmarks.cpu import machine, say
 from tests.benchmarks.memory import batch
+from tests.own_user import own_user
 
 GPU = torch.device("cuda", 0)
 WARM_UP, LEAST, SECONDS = 10, 30, 15.0
@@ -349,4 +350,5 @@ def new_family(config: TrainConfig) -> StableDiffusion:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -21,6 +21,8 @@ from importlib import metadata as packages
 from time import strftime
 from typing import Any
 
+from tests.own_user import own_user
+
 SET: Mapping[str, tuple[str, str]] = {
     "steps": ("", "lora --steps 8"),
     "operations": ("", "'sd15 lora'"),
@@ -96,4 +98,5 @@ def say(line: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

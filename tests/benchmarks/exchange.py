@@ -32,6 +32,7 @@ from tests import tiny
 from tests.benchmarks.lines import say
 from tests.exports import export
 from tests.modules.methods.adapters.test_lora_exchange import trained
+from tests.own_user import own_user
 
 PIPELINES = {
     "sd15": StableDiffusionPipeline,
@@ -159,4 +160,5 @@ def _prompts(home: Path, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

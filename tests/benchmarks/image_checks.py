@@ -18,6 +18,7 @@ from onetrainer.images.detail import detail_of
 from onetrainer.images.features import image_features
 from tests.benchmarks.lines import say
 from tests.onetrainer.generated_images import as_jpeg, cut, enlarged, leaves, scaled
+from tests.own_user import own_user
 
 SIZE = 640
 RESAMPLING = Image.Resampling
@@ -178,4 +179,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -20,6 +20,7 @@ from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
 from onetrainer.images.header import read_header
 from onetrainer.images.image_index import recent_facts
+from tests.own_user import own_user
 
 KINDS = ("png", "jpg", "webp", "jpg", "png")
 FILES, A_FOLDER = 50, 20_000
@@ -82,4 +83,5 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

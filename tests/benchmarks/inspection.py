@@ -15,6 +15,7 @@ from onetrainer.model_files.inspection import inspect_model
 from onetrainer.tensor_files.table import read_table
 from tests import headers
 from tests.benchmarks.lines import say
+from tests.own_user import own_user
 
 TURNS = 5
 
@@ -53,4 +54,5 @@ def _report(what: str, ours: float, bare: float) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -27,6 +27,7 @@ from modules.formats.models.model_folder import write_model_folder
 from modules.formats.models.single_file import write_single_file
 from modules.formats.models.whole_model import WholeModel, describe
 from onetrainer.families.registry import family_spec
+from tests.own_user import own_user
 
 BASES = ("sd15", "sdxl")
 LOADERS = ("ours", "diffusers", "ours-folder", "diffusers-folder")
@@ -174,4 +175,5 @@ def _report(result: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

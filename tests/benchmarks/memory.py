@@ -40,6 +40,7 @@ from tests import pretend
 from tests.batches import loss_of
 from tests.benchmarks.lines import say
 from tests.forecasts import forecast
+from tests.own_user import own_user
 
 GIB = 1 << 30
 SIDES = {"sd15": 512, "sdxl": 1024}
@@ -240,4 +241,5 @@ def batch(config: TrainConfig, family: StableDiffusion, count: int = 0) -> Batch
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -31,6 +31,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.presets.presets import resolve
 from tests.benchmarks.lines import say
+from tests.own_user import own_user
 
 LORA = {"kind": "lora", "rank": 16, "alpha": 16.0, "targets": "attn"}
 FULL = {"kind": "full", "weights": "bf16"}
@@ -161,4 +162,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -44,6 +44,7 @@ from onetrainer.config.rewards.alignprop import AlignProp as Section
 from onetrainer.families.registry import family_spec
 from tests import pretend, tiny
 from tests.batches import loss_of
+from tests.own_user import own_user
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda")
 MIB = 1 << 20
@@ -322,4 +323,5 @@ def _report(result: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -38,6 +38,7 @@ from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.run.model import Model
 from onetrainer.demo.write import write_demo
 from tests.batches import loss_of
+from tests.own_user import own_user
 
 CPU = torch.device("cpu")
 SEEDS, BATCH = (1, 2, 3), 4
@@ -188,4 +189,5 @@ def fall(found: Sequence[Sequence[float]]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -37,6 +37,7 @@ from onetrainer.cache.format import (
     write_file,
 )
 from tests.benchmarks.lines import say
+from tests.own_user import own_user
 
 FEW_ENTRIES = 100
 ROUNDS = 5
@@ -198,4 +199,5 @@ def _memory(folder: Path, count: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

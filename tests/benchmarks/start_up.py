@@ -29,6 +29,7 @@ from onetrainer.run.events import Event, Progress, Started
 from tests import runs, tiny
 from tests.benchmarks.bare_start import ENCODED
 from tests.benchmarks.lines import say
+from tests.own_user import own_user
 from tests.ui.xscreen import screen
 
 REPEATS = 5
@@ -132,4 +133,5 @@ def _first_step(config: Path) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

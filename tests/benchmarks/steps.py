@@ -39,6 +39,7 @@ from onetrainer.run.run_folder import RunFolder
 from tests import runs, tiny
 from tests.benchmarks.bare_lora import attach_lora
 from tests.benchmarks.lines import say
+from tests.own_user import own_user
 
 RANK = 4
 STEPS, WARM_UP = 160, 16
@@ -280,4 +281,5 @@ class _Bare:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 from tests import table, tiny
+from tests.own_user import own_user
 
 
 def main() -> None:
@@ -40,4 +41,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with own_user():
+        main()

@@ -4,11 +4,12 @@ import argparse
 import json
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Protocol
 
 import torch
@@ -21,6 +22,7 @@ from tests.faults.queue_faults import KilledQueue
 from tests.faults.result import Result
 from tests.faults.run_faults import FaultyRuns
 from tests.faults.trial_faults import KilledTrials
+from tests.own_user import own_user
 
 
 class Campaign(Protocol):
@@ -44,6 +46,8 @@ _PROCESSES: Mapping[str, tuple[Callable[[Path], Campaign], ...]] = {
 """The parts that kill several processes, each in projects of its own."""
 _INPUTS = {"configs": (hostile_configs, 250), "files": (damaged_files, 50)}
 """The parts about inputs, each with how many there are for one of `--times`."""
+TIMES = 10
+"""All parts take twenty minutes with it, on two cores beside other runs; seeds add others."""
 PARTS = (*_KINDS, "flips", *_PROCESSES, *_INPUTS)
 
 
@@ -53,18 +57,23 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", choices=CASES, action="append")
-    parser.add_argument("--times", type=int, default=40, help="faults of each kind and run")
+    parser.add_argument("--times", type=int, default=TIMES, help="faults of each kind and run")
     options = parser.parse_args()
     torch.set_num_threads(1)
     counts, broken = Counter[str](), Counter[str]()
+    seconds: dict[str, float] = defaultdict(float)
+    since = monotonic()
     for result in _results(options):
+        since, before = monotonic(), since
+        seconds[result.part] += since - before
         counts[result.part] += 1
         broken[result.part] += bool(result.problems)
         if result.problems:
             sys.stdout.write(json.dumps(asdict(result)) + "\n")
             sys.stdout.flush()
     for part, count in counts.items():
-        sys.stdout.write(f"{part}: {count - broken[part]} of {count} as they should be\n")
+        sound = f"{count - broken[part]} of {count} as they should be"
+        sys.stdout.write(f"{part}: {sound}, {seconds[part]:.0f} s\n")
     return int(any(broken.values()))
 
 
@@ -91,4 +100,6 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    with own_user():
+        code = main()
+    raise SystemExit(code)

@@ -28,6 +28,7 @@ from tests.faults.faulty_worker import Fault, Kind, main_with
 from tests.faults.queue_faults import QueuedWork
 from tests.faults.result import Result
 from tests.forked import Forked
+from tests.own_user import user_variables
 
 _COLORS = ("red", "lime", "blue", "cyan", "black", "white", "navy")
 _OWN = {"01": "mine\n", "04": "also mine\nand a second one"}
@@ -152,7 +153,7 @@ class KilledWriting:
 
     def _run(self, body: Callable[[list[str]], int], fault: Fault) -> int:
         work = main_with(fault, self._project, body, counted="operations of the writing")
-        home = {"XDG_CONFIG_HOME": str(self._project / "user-config")}
+        home = user_variables(self._project / "user-config")
         with self._log.open("ab") as log:
             return Forked(work, [], log, home).wait(runs.DEADLINE)
 

@@ -30,6 +30,7 @@ from tests.faults.faulty_worker import Fault, main_with
 from tests.faults.result import Result
 from tests.faults.run_faults import in_order, without_pauses
 from tests.forked import Forked, Forking, Main
+from tests.own_user import user_variables
 
 _CASE = "lora-accumulation"
 _SERVER_OPERATIONS = 16
@@ -184,7 +185,7 @@ class KilledQueue:
             return EXIT_DONE
 
         main = main_with(moment.own, self._project, serve_all, forking.kill_others, "of the server")
-        home = {"XDG_CONFIG_HOME": str(self._project / "user-config")}
+        home = user_variables(self._project / "user-config")
         with self._log.open("ab") as log:
             code = Forked(main, [], log, home).wait(runs.DEADLINE)
         if code != EXIT_DONE and (moment.has_all or moment.of_worker.at):

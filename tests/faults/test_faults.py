@@ -5,10 +5,16 @@ tests/modules/runs/test_run.py, test_run_failures.py, test_run_leaving.py and te
 tests/onetrainer/queue/test_serve.py, tests/modules/jobs/test_caption.py.
 """
 
+import runpy
+import sys
 import threading
 
 import pytest
+import torch
 
+from onetrainer.gpu_driver import present
+from onetrainer.run.device_owner import Owner, owning
+from onetrainer.run.user_folder import user_folder
 from tests.faults import input_faults
 from tests.faults.caption_faults import KilledWriting, masking
 from tests.faults.input_faults import damaged_files, hostile_configs
@@ -53,6 +59,19 @@ def test_killed_jobs_describe_each_image_once_and_killed_writings_can_be_taken_b
 @pytest.mark.long
 def test_a_killed_worker_of_try_model_leaves_whole_images_and_the_next_gives_the_same(tmp_path):
     require_sound(KilledTrials(tmp_path).campaign(times=8, seed=SEED))
+
+
+def test_a_campaign_ends_while_whoever_starts_it_trains(tmp_path, monkeypatch):
+    monkeypatch.setattr(present, "GPU_DEVICES", (str(tmp_path),))  # one that nobody shares
+    monkeypatch.setattr(sys, "argv", ["faults", "flips", "--case", "embedding", "--times", "1"])
+    threads = torch.get_num_threads()
+    before = {*user_folder().rglob("*")}
+    with owning(["cpu", "gpu-0"], Owner("own-001")), pytest.raises(SystemExit) as ended:
+        runpy.run_module("tests.faults", run_name="__main__")
+    torch.set_num_threads(threads)
+    assert ended.value.code == 0
+    left = {path.suffix for path in {*user_folder().rglob("*")} - before if path.is_file()}
+    assert left <= {".lock", ".wanted"}  # of the owner above
 
 
 def test_an_answer_that_never_comes_is_a_problem(monkeypatch):

@@ -21,6 +21,7 @@ from tests.faults.cases import litter
 from tests.faults.faulty_worker import Fault, Kind, main_with
 from tests.faults.result import Result
 from tests.forked import Forking
+from tests.own_user import user_variables
 
 _KINDS: tuple[Kind, ...] = ("kill", "cut")
 
@@ -86,7 +87,7 @@ class KilledTrials:
         )
         endings: list[Event] = []
         warm = WarmWorker()
-        home = {"XDG_CONFIG_HOME": str(self._project / "user-config")}
+        home = user_variables(self._project / "user-config")
         for fault in faults:
             forking = Forking(main_with(fault, self._project))
             with patch.object(job, "subprocess", forking), patch.dict(os.environ, home):
