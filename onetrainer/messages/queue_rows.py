@@ -6,7 +6,6 @@ from pathlib import Path
 
 from onetrainer.captioning.results import is_job
 from onetrainer.config.fields import setting_at
-from onetrainer.gpu_driver.present import may_have_gpu
 from onetrainer.messages.formatting import counted
 from onetrainer.messages.run_standing import standing_text
 from onetrainer.queue.listing import Listing
@@ -112,9 +111,7 @@ def _other(holder: Holder, left: float | None) -> QueueRow:
 
 
 def _place_label(place: str) -> str:
-    # What chooses its device by itself owns the first GPU, also where there is none.
-    is_cpu = place == "cpu" or (place == "gpu-0" and not may_have_gpu())
-    return "CPU" if is_cpu else place.replace("gpu-", "GPU ")
+    return "CPU" if place == "cpu" else place.replace("gpu-", "GPU ")
 
 
 def _clock(moment: float) -> str:

@@ -22,11 +22,12 @@ def seconds_to_end(
     others: Owners that are not of the queue, which its runs wait for, each with the seconds left.
     """
     ends: dict[str, float | None] = {}
-    totals: dict[str, float | None] = {
-        holder.place: seconds
-        for holder, seconds in others.items()
-        if not (holder.waits or holder.owner.yields)
-    }
+    totals: dict[str, float | None] = {}
+    for holder, seconds in others.items():
+        if not (holder.waits or holder.owner.yields):
+            total = totals.get(holder.place, 0.0)  # of other owners, where it is shared
+            is_known = seconds is not None and total is not None
+            totals[holder.place] = max(seconds or 0.0, total or 0.0) if is_known else None
     for entry in sorted(state.entries, key=lambda each: each.turn != "running"):
         run = summary_of(entry) if entry.turn != "over" else None
         if run is None:

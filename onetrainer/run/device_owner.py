@@ -1,4 +1,7 @@
-"""Owners of devices: one process of this user computes on each at a time, and others wait for it.
+"""Owners of devices: one process of this user computes on a GPU at a time, and others wait for it.
+
+A processor has any number of owners: the system divides it among them, as it does all programs.
+They wait for nobody but for those that let go.
 
 The system releases an owner's locks when its process ends, however it ends.
 """
@@ -10,11 +13,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from time import monotonic, sleep, time
 from typing import IO
 
 from onetrainer.files.locks import try_lock, unlock
+from onetrainer.gpu_driver.present import may_have_gpu
 from onetrainer.run.events import Event, Phase, Report
 from onetrainer.run.user_folder import user_folder
 
@@ -24,6 +29,8 @@ _LENGTH = 1000
 _TRIES_BEFORE_WAITING = 4
 """Another process that asks for the owner holds the lock for a moment; it does not own."""
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+SHARED = frozenset({"cpu"})
+"""Places that have several owners at once, each with a lock of its own."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9-]+")
 
 
@@ -58,8 +65,8 @@ Expect = Callable[[float], None]
 def places_of(device: str, processes: int = 0) -> tuple[str, ...]:
     """Return what the devices of a setting such as "cuda:1" are called among owners.
 
-    "auto" is the first GPU, also where there is none, so that it is one name for all. A list of
-    visible GPUs in the environment counts.
+    "auto" is the first GPU wherever there may be one, also where torch finds none, so that it is
+    one name for all. A list of visible GPUs in the environment counts.
 
     processes: As many GPUs from the first on, if the setting names one; 0 for as many as it names.
     """
@@ -71,7 +78,7 @@ def places_of(device: str, processes: int = 0) -> tuple[str, ...]:
 
 def _place_of(name: str) -> str:
     visible = next((os.environ[key] for key in _VISIBLE if key in os.environ), None)
-    if name == "cpu" or (visible == "" and name == "auto"):
+    if name == "cpu" or (name == "auto" and (visible == "" or not may_have_gpu())):
         return "cpu"
     number = name.partition(":")[2] or "0"
     listed = visible.split(",") if visible else []
@@ -87,17 +94,17 @@ def owners_folder() -> Path:
 
 def owner_of(places: Sequence[str], folder: Path | None = None) -> Owner | None:
     """Return what computes on one of the devices; None if all are free."""
-    return next(filter(None, (_holder_of(_lock(place, folder)) for place in places)), None)
+    return next((owner for place in places for owner in _owners(place, folder)), None)
 
 
 def holders(folder: Path | None = None) -> list[Holder]:
     """Return who owns each of this computer's devices, and who is the first to wait for it."""
     found = []
-    for lock in sorted((folder or owners_folder()).glob("*.lock")):
-        if owner := owner_of([lock.stem], folder):
-            found.append(Holder(lock.stem, owner))
-        if waiting := _holder_of(_turn(lock.stem, folder)):
-            found.append(Holder(lock.stem, waiting, waits=True))
+    locks = (folder or owners_folder()).glob("*.lock")
+    for place in sorted({lock.name.partition(".")[0] for lock in locks}):
+        found += [Holder(place, owner) for owner in _owners(place, folder)]
+        if waiting := _holder_of(_turn(place, folder)):
+            found.append(Holder(place, waiting, waits=True))
     return found
 
 
@@ -117,6 +124,8 @@ def owning(
 ) -> Iterator[Expect]:
     """Own devices within the context, after waiting until they are free.
 
+    One that is shared is free unless an owner of it yields; owners that yield share it, too.
+
     on_wait: Called with each owner that is waited for. check: Called again and again meanwhile;
     an exception ends the wait.
 
@@ -134,9 +143,12 @@ def owning(
 
     with ExitStack() as stack:
         for place in sorted(places):  # in one order, so that no two wait for each other
-            lock, turn = _lock(place, folder), _turn(place, folder)
-            handle = stack.enter_context(_opened(lock))
-            _wait(handle, turn, owner, on_wait, check)
+            if place in SHARED:
+                _wait_for_yielding(place, owner, on_wait, check, folder)
+                handle = stack.enter_context(_locked_seat(place, folder))
+            else:
+                handle = stack.enter_context(_opened(_lock(place, folder)))
+                _wait(handle, _turn(place, folder), owner, on_wait, check)
             _write(handle, _text_of(owner))
             stack.callback(_write, handle, "")
             handles.append(handle)
@@ -189,6 +201,49 @@ def _wait(
                 on_wait(other)
             check()
             sleep(_PAUSE)
+
+
+def _wait_for_yielding(
+    place: str,
+    owner: Owner,
+    on_wait: Callable[[Owner], object],
+    check: Callable[[], object],
+    folder: Path | None,
+) -> None:
+    """Wait until those have let go of a shared device that do so for others, with their memory."""
+    if owner.yields:
+        return
+    reported: Owner | None = None
+    with _opened(_turn(place, folder)) as waiting:
+        while other := next((each for each in _owners(place, folder) if each.yields), None):
+            _takes(waiting, owner)  # or another waits already, which they see as well
+            if other != reported:
+                reported = other
+                on_wait(other)
+            check()
+            sleep(_PAUSE)
+
+
+def _locked_seat(place: str, folder: Path | None) -> IO[bytes]:
+    """Open and lock the first file of a shared device that nobody has locked."""
+    for number in count():
+        handle = _opened(_lock(f"{place}.{number}" if number else place, folder))
+        if try_lock(handle):
+            return handle
+        handle.close()
+    raise AssertionError  # there is always another number
+
+
+def _owners(place: str, folder: Path | None) -> Iterator[Owner]:
+    """Yield who owns a device: one at most, unless it is shared."""
+    locks = [_lock(place, folder)]
+    if place in SHARED:
+        locks = sorted((folder or owners_folder()).glob(f"{place}.*lock"), key=_number_of)
+    yield from filter(None, map(_holder_of, locks))
+
+
+def _number_of(seat: Path) -> tuple[int, str]:
+    return len(seat.name), seat.name  # "cpu", "cpu.1", "cpu.10"
 
 
 def _takes(handle: IO[bytes], owner: Owner) -> bool:

@@ -111,7 +111,7 @@ class Hardware(Section):
         Ui("Share the device", level="advanced", search="parallel several runs at once beside"),
     ] = False
     """Trains beside whatever else uses the device, for several small runs on a large GPU. Off, the
-    usual, waits until the device is free, and lets others wait."""
+    usual, waits until the GPU is free, and lets others wait; a processor is always shared."""
 
     sharding: Annotated[
         Sharding,

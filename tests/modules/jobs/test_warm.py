@@ -201,15 +201,20 @@ def test_it_lets_go_of_the_device_when_another_process_wants_it(start, request_f
         assert isinstance(ending, Stopped)
         assert ending.because == "something else needs the device"
         busy.thread.join()
-        late = start(request_for())
-        waits = Phase("waiting", detail="run-001 uses the device")
-        wait_until(lambda: waits in late.events)
-        late.send(CANCEL)
-        assert late.ending() == Stopped(0, "stop")
+        assert isinstance(start(request_for(), idle=0.5).ending(), Finished)  # beside the run
     idle = start(request_for())
     assert isinstance(idle.ending(), Finished)
     with owning(["cpu"], Owner("run-002")):
         idle.thread.join()
+
+
+def test_it_waits_for_a_gpu_and_its_wait_can_be_ended(start, request_for):
+    with owning(["gpu-0"], Owner("run-001")):
+        late = start(request_for(device="cuda:0"))
+        waits = Phase("waiting", detail="run-001 uses the device")
+        wait_until(lambda: waits in late.events)
+        late.send(CANCEL)
+        assert late.ending() == Stopped(0, "stop")
 
 
 def test_it_ends_after_some_time_without_a_request(start, request_for):

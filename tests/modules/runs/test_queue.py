@@ -6,10 +6,11 @@ import signal
 import pytest
 
 from onetrainer.errors import EXIT_STOPPED
+from onetrainer.gpu_driver import present
 from onetrainer.queue.queue import Queue
 from onetrainer.queue.serve import Server
 from onetrainer.run import client
-from onetrainer.run.device_owner import Owner, owner_of, places_of
+from onetrainer.run.device_owner import Owner, owner_of, owning, places_of
 from onetrainer.run.events import Phase, Stopped
 from onetrainer.run.history import summary
 from tests import runs
@@ -84,7 +85,10 @@ def test_a_run_that_crashes_while_it_is_watched_is_not_tried_again(config, queue
     assert not (folder.output / "my-lora.safetensors").exists()
 
 
-def test_a_run_waits_for_its_device_unless_it_shares_it_and_its_wait_can_be_ended(config, straight):
+def test_a_run_waits_for_a_gpu_unless_it_shares_it_and_its_wait_can_be_ended(
+    config, straight, monkeypatch
+):
+    monkeypatch.setattr(present, "GPU_DEVICES", (str(config),))  # without one torch takes the CPU
     first = client.start(runs.new_run(config, training={"steps": 100_000}))
     name = first.folder.name
     runs.wait_until(lambda: owner_of(places_of("auto")) == Owner(name, str(first.folder.path)))
@@ -99,3 +103,11 @@ def test_a_run_waits_for_its_device_unless_it_shares_it_and_its_wait_can_be_ende
     first.kill()
     assert patient.wait(runs.DEADLINE) == 0
     assert lora(patient.folder) == lora(straight)
+
+
+def test_a_run_on_the_processor_waits_for_no_other_run(config, straight):
+    with owning(["cpu"], Owner("another-001")):
+        folder = runs.new_run(config)
+        assert runs.finish(folder) == 0
+    assert lora(folder) == lora(straight)
+    assert not [e for e in runs.events_of(folder) if getattr(e, "name", "") == "waiting"]

@@ -1,11 +1,17 @@
+import sys
+
 import pytest
 
+from onetrainer.gpu_driver import present
 from onetrainer.queue.queue import Queue
 from onetrainer.run.run_folder import create_run
 
 
 @pytest.fixture
-def queue(tmp_path):
+def queue(tmp_path, monkeypatch):
+    """A queue of a computer that has a GPU."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(present, "GPU_DEVICES", (str(tmp_path),))
     return Queue(tmp_path / "queue")
 
 

@@ -1,12 +1,11 @@
 import json
-import sys
 import threading
+import time
 
 import pytest
 
 from onetrainer.captioning.results import jobs_folder
 from onetrainer.errors import UserError
-from onetrainer.gpu_driver import present
 from onetrainer.messages.queue_rows import queue_rows
 from onetrainer.queue.listing import Listing
 from onetrainer.queue.queue import Entry, QueueState
@@ -94,13 +93,19 @@ def test_rows_say_where_each_is_when_it_is_done_and_who_else_computes(queue, run
     assert rows["c-001"].done == ""  # it waits for one that does not know when it ends
 
 
-def test_the_first_device_is_called_cpu_where_there_is_no_gpu(queue, monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "platform", "linux")
-    for gpus, first in (((), "CPU"), ((str(tmp_path),), "GPU 0")):
-        monkeypatch.setattr(present, "GPU_DEVICES", gpus)
-        with owning(["gpu-0"], Owner("x-001")), owning(["gpu-1"], Owner("y-001")):
-            rows = queue_rows(Listing(queue))
-        assert [row.device for row in rows] == [first, "GPU 1"]
+def test_a_shared_processor_has_a_row_for_each_owner_and_the_last_one_to_end_counts(
+    queue, tmp_path
+):
+    config = {"hardware": {"device": "cpu"}}
+    waiting = create_run(tmp_path / "runs", name="d", config=config)
+    queue.add([waiting], seconds=100.0)
+    owners = (Owner("x-001", ends=time.time() + 7200), Owner("y-001", ends=time.time() + 3600))
+    with owning(["cpu"], owners[0]), owning(["cpu"], owners[1]):
+        listing = Listing(queue)
+    assert [(row.name, row.device) for row in queue_rows(listing)[:2]] == [
+        ("x-001", "CPU"), ("y-001", "CPU"),
+    ]  # fmt: skip
+    assert listing.ends[str(waiting.path)] == pytest.approx(7200 + 100, abs=60)
 
 
 def own_for_a_moment(owner):

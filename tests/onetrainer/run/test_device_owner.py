@@ -3,6 +3,7 @@ import sys
 import threading
 import time
 
+from onetrainer.gpu_driver import present
 from onetrainer.run.client import environment
 from onetrainer.run.device_owner import (
     Holder,
@@ -20,7 +21,9 @@ from tests.runs import wait_until
 RUN = Owner("run-001", "/runs/run-001")
 
 
-def test_each_device_has_one_name_whatever_setting_means_it(monkeypatch):
+def test_each_device_has_one_name_whatever_setting_means_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(present, "GPU_DEVICES", (str(tmp_path),))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for device, processes, places in (
         ("auto", 0, ("gpu-0",)),
@@ -36,6 +39,28 @@ def test_each_device_has_one_name_whatever_setting_means_it(monkeypatch):
     assert places_of("cuda:1") == ("gpu-GPU-8f-1",)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert places_of("auto") == places_of("cpu")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(present, "GPU_DEVICES", ())
+    assert places_of("auto") == places_of("cpu")
+
+
+def test_a_processor_is_shared_by_all_and_waits_only_for_what_lets_go(tmp_path):
+    heard, trial = [], Owner("Try model", yields=True)
+    with owning(["cpu"], RUN, folder=tmp_path), owning(["cpu"], trial, folder=tmp_path):
+        assert holders(tmp_path) == [Holder("cpu", RUN), Holder("cpu", trial)]
+        second = threading.Thread(target=own, args=(tmp_path, heard))
+        second.start()
+        wait_until(lambda: is_wanted(["cpu"], tmp_path))
+    with owning(["cpu"], RUN, folder=tmp_path):
+        second.join()
+        own(tmp_path, heard)
+    assert heard == [trial]
+    assert owner_of(["cpu"], tmp_path) is None
+
+
+def own(folder, heard):
+    with owning(["cpu"], Owner("second"), on_wait=heard.append, folder=folder):
+        assert owner_of(["cpu"], folder) is not None
 
 
 def test_who_waits_is_seen_by_the_owner_and_gets_the_device_after_it(tmp_path):
