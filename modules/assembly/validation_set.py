@@ -117,7 +117,5 @@ def validation_files(run: Run, images: ValidationImages) -> MeasurementFiles[Los
 
 def _load_image(batch_source: BatchSource, index: int, *, with_pixels: bool) -> Batch:
     """Load an image as a step of its own, so that padding does not depend on other captions."""
-    item = batch_source.images.items[index]
-    bucket = bucket_at(item, batch_source.concepts[item.concept], 0)
-    plan = StepPlan(0, 0, bucket, microbatches=((ImageRepeat(index, 0, 0),),), weight=1.0)
+    plan = StepPlan(0, 0, microbatches=((ImageRepeat(index, 0, 0),),), weight=1.0)
     return read_batch(batch_source, plan, 0, with_pixels=with_pixels)()

@@ -23,7 +23,7 @@ from onetrainer.run import client
 from onetrainer.run.commands import encode_command
 from onetrainer.run.events import Failed, Progress, Stopped, Validated, Warned
 from onetrainer.run.run_folder import RunFolder
-from tests import runs
+from tests import images, runs
 from tests.cases import cases
 from tests.forked import Forking
 
@@ -68,6 +68,10 @@ WAYS = {
         "embeddings": {"tokens": [{"token": "<my-token>", "initial_text": "red"}]},
         "data": {"trigger": "<my-token>"},
     },
+    "shapes": {
+        "method": {"rank": 4},
+        "training": {"steps": STEPS, "batch_size": 2, "accumulation": 3},
+    },
     "one reward": {"objective": ONE_REWARD, "data": {"folder": ""}},
     "rewards": {"objective": REWARDED, "data": {"folder": ""}},
     "rewards and images": {
@@ -98,7 +102,7 @@ HALF = SHARDED | {
 }
 # Where blocks share an input, FSDP adds its gradients in another order: they differ by rounding.
 TOLERANCES = {"sharded": 1e-5, "sharded bf16": 2e-2}
-ALWAYS = [("lora", 2), ("full", 2), ("one reward", 2)]
+ALWAYS = [("lora", 2), ("full", 2), ("shapes", 3), ("one reward", 2)]
 
 
 def main(arguments: list[str]) -> int:
@@ -113,6 +117,7 @@ def config(tmp_path_factory):
     document = json.loads(path.read_text())
     del document["method"]
     path.write_text(json.dumps(document))
+    images.folder(path.parent / "shapes", images.SHAPES)
     return path
 
 
@@ -136,6 +141,8 @@ def new_run(config, way, count):
     sections = dict(SHARED)
     for section, values in {**WAYS, "sharded": SHARDED, "sharded bf16": HALF}[way].items():
         sections[section] = {**sections.get(section, {}), **values}
+    if way == "shapes":
+        sections["data"] = {"folder": str(config.parent / "shapes")}
     sections["hardware"] = sections.get("hardware", {}) | {"device": "cpu", "processes": count}
     return runs.new_run(config, **sections)
 
