@@ -27,7 +27,13 @@ from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.objective import Objective
-from onetrainer.config.objectives.weighting import Debiased, MinSnr, NoiseLike, VelocityLike
+from onetrainer.config.objectives.weighting import (
+    Debiased,
+    DebiasedOther,
+    MinSnr,
+    NoiseLike,
+    VelocityLike,
+)
 from onetrainer.config.optimizers.custom import CustomOptimizer
 from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.run.model import FamilyName
@@ -272,7 +278,7 @@ def _objective_fields(objective: Objective) -> dict[str, object]:
         "multires_noise_discount": noise.pyramid_discount if noise.pyramid_levels else None,
         "ip_noise_gamma": noise.input_perturbation or None,
         "min_snr_gamma": weighting.gamma if isinstance(weighting, MinSnr) else None,
-        "debiased_estimation": isinstance(weighting, Debiased),
+        "debiased_estimation": isinstance(weighting, Debiased | DebiasedOther),
         "scale_v_pred_loss_like_noise_pred": isinstance(weighting, NoiseLike),
         "v_pred_like_loss": weighting.strength if isinstance(weighting, VelocityLike) else None,
         "prior_loss_weight": objective.prior.weight,

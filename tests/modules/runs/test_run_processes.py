@@ -68,10 +68,7 @@ WAYS = {
         "embeddings": {"tokens": [{"token": "<my-token>", "initial_text": "red"}]},
         "data": {"trigger": "<my-token>"},
     },
-    "shapes": {
-        "method": {"rank": 4},
-        "training": {"steps": STEPS, "batch_size": 2, "accumulation": 3},
-    },
+    "shapes": {"method": {"rank": 4}, "training": {"batch_size": 2}},
     "one reward": {"objective": ONE_REWARD, "data": {"folder": ""}},
     "rewards": {"objective": REWARDED, "data": {"folder": ""}},
     "rewards and images": {
@@ -115,8 +112,7 @@ def main(arguments: list[str]) -> int:
 def config(tmp_path_factory):
     path = runs.write_project(tmp_path_factory.mktemp("processes"))
     document = json.loads(path.read_text())
-    del document["method"]
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps({key: document[key] for key in document if key != "method"}))
     images.folder(path.parent / "shapes", images.SHAPES)
     return path
 
@@ -138,11 +134,10 @@ def processes(monkeypatch):
 
 
 def new_run(config, way, count):
-    sections = dict(SHARED)
+    sections = SHARED.copy()
     for section, values in {**WAYS, "sharded": SHARDED, "sharded bf16": HALF}[way].items():
         sections[section] = {**sections.get(section, {}), **values}
-    if way == "shapes":
-        sections["data"] = {"folder": str(config.parent / "shapes")}
+    sections |= {"data": {"folder": str(config.parent / way)}} if way == "shapes" else {}
     sections["hardware"] = sections.get("hardware", {}) | {"device": "cpu", "processes": count}
     return runs.new_run(config, **sections)
 
