@@ -103,7 +103,7 @@ def test_a_version_that_is_none_is_refused(version):
 
 @each(
     ("use", "concepts", "turns"),
-    [(True, [{"folder": "/a"}], "names"), (True, [], "folders"), (False, [{}], "folders")],
+    [(True, [{"folder": "/a"}], "names"), (True, [], "images"), (False, [{}], "images")],
 )
 def test_what_a_file_of_version_four_holds_out_of_folders_goes_by_names(use, concepts, turns):
     old = {"version": 4, "data": {"concepts": concepts}, "validation": {"use": use, "share": 0.2}}
@@ -111,7 +111,7 @@ def test_what_a_file_of_version_four_holds_out_of_folders_goes_by_names(use, con
     assert (found.split_by, found.split) == (turns, 0.2)
     assert (
         resolve(migrate({**old, "version": 5}, source=""), source="").validation.split_by
-        == "folders"
+        == "images"
     )
 
 

@@ -259,7 +259,7 @@ def images(folder, count):
 @each(
     ("count", "validation", "severity", "place", "words"),
     [
-        (12, {"split": 0.1}, "warning", "validation.split", "only 1 image "),
+        (12, {"split": 0}, "warning", "validation.split", "only 1 image "),
         (12, {"split": 0.34}, None, None, None),
         (4, {"folder": "nowhere"}, "error", "validation.folder", "no such folder"),
         (4, {"folder": "held"}, "warning", "validation.folder", "broken.png"),
