@@ -13,7 +13,13 @@ from datetime import UTC, datetime
 from pydantic.fields import FieldInfo
 
 from modules.data.batches import Batches
-from modules.formats.embeddings.modelspec import FileKind, Layout, ModelSpec, comma_separated
+from modules.formats.embeddings.modelspec import (
+    TOKEN_RATES,
+    FileKind,
+    Layout,
+    ModelSpec,
+    comma_separated,
+)
 from modules.formats.lora.lora_metadata import layout_of
 from modules.interfaces import Family
 from onetrainer import __version__
@@ -160,6 +166,7 @@ def output_metadata(
         kohya |= {**_data_fields(config.data), **_objective_fields(config.objective)}
         kohya |= _progress_fields(config, dataset, step)
         ours["onetrainer_config"] = _json(without_paths(config))
+        ours |= {TOKEN_RATES: _json(rates)} if (rates := _token_rates(config)) else {}
     spec = _spec(
         config,
         model,
@@ -329,6 +336,14 @@ def _rates(config: TrainConfig) -> dict[str, float]:
             factor = config.training.lr_factor
             rates = {name: each.lr or config.optimizer.lr for name, each in trained.items()}
             return {name: rate * factor for name, rate in rates.items()}
+
+
+def _token_rates(config: TrainConfig) -> dict[str, float]:
+    """Return the learning rate of each trained token, scaled with the batch."""
+    section = config.embeddings
+    usual = section.lr or config.optimizer.lr
+    factor = config.training.lr_factor
+    return {each.token: (each.lr or usual) * factor for each in section.tokens if each.train}
 
 
 def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> dict[str, object]:

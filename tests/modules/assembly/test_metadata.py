@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from modules.assembly.metadata import (
     MAX_TAGS,
     DatasetFacts,
@@ -9,6 +11,7 @@ from modules.assembly.metadata import (
     count_tags,
     output_metadata,
 )
+from modules.formats.embeddings.modelspec import embedding_metadata
 from onetrainer import __version__
 from onetrainer.config.fields import settings
 from onetrainer.config.rewards.reward import Reward
@@ -199,3 +202,12 @@ def test_a_hub_name_stays():
     fields = past_warnings(config(model__path="someone/a-model-1.5"))
     assert fields["ss_sd_model_name"] == "someone/a-model-1.5"
     assert json.loads(fields["onetrainer_config"])["model"]["path"] == "someone/a-model-1.5"
+
+
+def test_the_file_of_an_embedding_says_the_rate_that_its_token_was_trained_at():
+    tokens = [{"token": "<a>"}, {"token": "<b>", "lr": 2e-3}]
+    for section, expected in (({"lr": 5e-3}, (5e-3, 2e-3)), ({}, (1e-4, 2e-3))):
+        values = {"embeddings": {"tokens": tokens, **section}, "method": {"kind": "embedding"}}
+        made = past_warnings(config(**values))
+        rates = [embedding_metadata(made, name)["ss_learning_rate"] for name in ("<a>", "<b>")]
+        assert [float(rate) for rate in rates] == pytest.approx(expected)

@@ -43,6 +43,26 @@ def newest_sample(desk):
     return max(event.step for event in events if isinstance(event, Sample))
 
 
+def fork_longer_at_the_rate_of_the_end(desk):
+    before = desk.state["folder"]
+    _, checkpoint = RunFolder(Path(before)).complete_checkpoints()[-1]
+    state = json.loads((checkpoint / "state.json").read_text())
+    state["config"]["schedule"] = {"kind": "cosine"}
+    (checkpoint / "state.json").write_text(json.dumps(state))
+    desk.page("training")
+    desk.replace("training.steps", "90")
+    desk.page("run")
+    desk.click("fork")
+    desk.wait_question("answer form")
+    desk.click("answer form")
+    desk.wait_question("answer keep rate")
+    desk.click("answer keep rate")
+    desk.wait(lambda: desk.state["folder"] != before, "the longer fork")
+    config = json.loads((Path(desk.state["folder"]) / "config.json").read_text())
+    assert (config["training"]["steps"], config["schedule"]["kind"]) == (90, "points")
+    desk.wait_state(status="finished")
+
+
 def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     start(desk)
     desk.wait_state(status="finished", step=60)
@@ -80,24 +100,7 @@ def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     desk.wait_state(page="run", status="finished", step=60)
     events = EventReader(Path(desk.state["folder"]) / "events.jsonl").read().events
     assert [event.step for event in events if isinstance(event, Started)] == [0, 60]
-    # A longer one keeps the low rate of the end, if that is chosen.
-    before = desk.state["folder"]
-    _, checkpoint = RunFolder(Path(before)).complete_checkpoints()[-1]
-    state = json.loads((checkpoint / "state.json").read_text())
-    state["config"]["schedule"] = {"kind": "cosine"}
-    (checkpoint / "state.json").write_text(json.dumps(state))
-    desk.page("training")
-    desk.replace("training.steps", "90")
-    desk.page("run")
-    desk.click("fork")
-    desk.wait_question("answer form")
-    desk.click("answer form")
-    desk.wait_question("answer keep rate")
-    desk.click("answer keep rate")
-    desk.wait(lambda: desk.state["folder"] != before, "the longer fork")
-    config = json.loads((Path(desk.state["folder"]) / "config.json").read_text())
-    assert (config["training"]["steps"], config["schedule"]["kind"]) == (90, "points")
-    desk.wait_state(status="finished")
+    fork_longer_at_the_rate_of_the_end(desk)
     # Another folder for runs does not hide those of before.
     desk.page("output")
     desk.replace("output.folder", str(desk.home / "elsewhere"))
