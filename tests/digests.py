@@ -2,8 +2,8 @@
 
 `python -m tests.digests OTHER_TREE` prints them. Another checkout of the program makes the same
 runs of the same models, images and configs; each line says whether the bytes are the same, and the
-exit code is 1 where any differ. Samples carry a digest of the config, and so of its paths: another
-call has other digests.
+exit code is 1 where any differ. Metadata of files are left out: they name every setting, also new
+ones.
 """
 
 import argparse
@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from PIL import Image
 
 import modules
 from modules.jobs.train import train
@@ -86,7 +88,7 @@ def _digest(folder: RunFolder) -> str:
     """Train; return the digest of the weights, images and losses in files, and of the events."""
     assert train(folder) == 0
     files = [
-        path.relative_to(folder.path).as_posix().encode() + path.read_bytes()
+        path.relative_to(folder.path).as_posix().encode() + _content(path)
         for path in sorted(folder.path.rglob("*"))
         if path.suffix in (".safetensors", ".png") or path.parent.name == "validation"
     ]
@@ -95,6 +97,20 @@ def _digest(folder: RunFolder) -> str:
     shutil.rmtree(folder.path)  # the next run is to have its name
     digest = hashlib.sha256(b"".join([*files, json.dumps(events).encode()])).hexdigest()[:16]
     return f"{digest} of {len(files)} files, {len(events)} events"
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a file without its metadata: names, shapes and tensors, or pixels."""
+    if path.suffix == ".png":
+        with Image.open(path) as image:
+            return image.tobytes()
+    content = path.read_bytes()
+    if path.suffix != ".safetensors":
+        return content
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    header.pop("__metadata__", None)
+    return json.dumps(header).encode() + content[start:]
 
 
 if __name__ == "__main__":

@@ -59,7 +59,8 @@ class Images:
     Attributes:
         skipped: Messages about images that cannot be used.
         digest: Of the encoded training data in its order; equal for two runs with the same data.
-        identity: Of the data, independent of the encoders: equal on every device.
+        files, captions: Of the image files with their names, and of the captions as they are
+            written: what a person may have changed since, however settings use it.
         validation: None without validation.
         new: Number of images that were not completely in the cache before.
     """
@@ -67,9 +68,18 @@ class Images:
     batches: Batches
     skipped: list[str]
     digest: str
-    identity: str
+    files: str
+    captions: str
     validation: ValidationImages | None = None
     new: int = 0
+
+
+def _digest_of(entries: Iterable[tuple[str, object]]) -> str:
+    """Return a digest of entries by name, in whatever order."""
+    digest = hashlib.sha256()
+    for entry in sorted(entries):
+        digest.update(f"{entry!r}\n".encode())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -178,12 +188,14 @@ def _images_of(
 
         source = replace(batch_source, images=measured, caption_of=plain)
         validation = validation_images(config, dataset, source)
+    names = [f"{item.concept}/{item.name}" for item in trained.items]
     skipped = [*dataset.skipped, *trained.skipped, *(measured.skipped if measured else ())]
     return Images(
         batches,
         list(map(str, skipped)),
         digest=_digest(batch_source, trained.digest_lines()),
-        identity=_digest(batch_source, trained.identity_lines()),
+        files=_digest_of(zip(names, trained.file_digests(), strict=True)),
+        captions=_digest_of(zip(names, (item.captions for item in trained.items), strict=True)),
         validation=validation,
         new=trained.new + (measured.new if measured else 0),
     )

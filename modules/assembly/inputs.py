@@ -41,10 +41,14 @@ class Inputs:
         return " ".join(digests)
 
     @property
-    def identity(self) -> str:
-        """Digest of the training data, independent of the encoders: equal on every device."""
-        images = [self.images.identity] if self.images is not None else []
-        return " ".join([*images, *([self.prompts.digest] if self.prompts is not None else [])])
+    def digests(self) -> dict[str, str]:
+        """Digests of what a person may have changed since a checkpoint, by what it is."""
+        found: dict[str, str] = {}
+        if self.images is not None:
+            found |= {"training images": self.images.files, "captions": self.images.captions}
+        if self.prompts is not None:
+            found["prompts"] = self.prompts.digest
+        return found
 
     @property
     def validation(self) -> ValidationImages | None:

@@ -13,7 +13,13 @@ from datetime import UTC, datetime
 from pydantic.fields import FieldInfo
 
 from modules.data.batches import Batches
-from modules.formats.embeddings.modelspec import FileKind, Layout, ModelSpec, comma_separated
+from modules.formats.embeddings.modelspec import (
+    TOKEN_RATES,
+    FileKind,
+    Layout,
+    ModelSpec,
+    comma_separated,
+)
 from modules.formats.lora.lora_metadata import layout_of
 from modules.interfaces import Family
 from onetrainer import __version__
@@ -27,7 +33,13 @@ from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.objective import Objective
-from onetrainer.config.objectives.weighting import Debiased, MinSnr, NoiseLike, VelocityLike
+from onetrainer.config.objectives.weighting import (
+    Debiased,
+    DebiasedOther,
+    MinSnr,
+    NoiseLike,
+    VelocityLike,
+)
 from onetrainer.config.optimizers.custom import CustomOptimizer
 from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.run.model import FamilyName
@@ -154,6 +166,7 @@ def output_metadata(
         kohya |= {**_data_fields(config.data), **_objective_fields(config.objective)}
         kohya |= _progress_fields(config, dataset, step)
         ours["onetrainer_config"] = _json(without_paths(config))
+        ours |= {TOKEN_RATES: _json(rates)} if (rates := _token_rates(config)) else {}
     spec = _spec(
         config,
         model,
@@ -272,7 +285,7 @@ def _objective_fields(objective: Objective) -> dict[str, object]:
         "multires_noise_discount": noise.pyramid_discount if noise.pyramid_levels else None,
         "ip_noise_gamma": noise.input_perturbation or None,
         "min_snr_gamma": weighting.gamma if isinstance(weighting, MinSnr) else None,
-        "debiased_estimation": isinstance(weighting, Debiased),
+        "debiased_estimation": isinstance(weighting, Debiased | DebiasedOther),
         "scale_v_pred_loss_like_noise_pred": isinstance(weighting, NoiseLike),
         "v_pred_like_loss": weighting.strength if isinstance(weighting, VelocityLike) else None,
         "prior_loss_weight": objective.prior.weight,
@@ -323,6 +336,14 @@ def _rates(config: TrainConfig) -> dict[str, float]:
             factor = config.training.lr_factor
             rates = {name: each.lr or config.optimizer.lr for name, each in trained.items()}
             return {name: rate * factor for name, rate in rates.items()}
+
+
+def _token_rates(config: TrainConfig) -> dict[str, float]:
+    """Return the learning rate of each trained token, scaled with the batch."""
+    section = config.embeddings
+    usual = section.lr or config.optimizer.lr
+    factor = config.training.lr_factor
+    return {each.token: (each.lr or usual) * factor for each in section.tokens if each.train}
 
 
 def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> dict[str, object]:

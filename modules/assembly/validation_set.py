@@ -21,6 +21,8 @@ from onetrainer.dataset.transforms import bucket_at
 from onetrainer.metrics.files import LOSSES, LossesByWeights, MeasurementFiles
 
 _SINCE = " since step "
+_FILE_DIGEST = 16
+"""Letters of a file's digest: two of a million differ in all but one of ten million cases."""
 
 
 def validation_images(
@@ -39,6 +41,7 @@ def validation_images(
     return ValidationImages(
         names=names,
         concepts=groups,
+        files=tuple(each[:_FILE_DIGEST] for each in images.file_digests()),
         digest=_digest(names, images.identity_lines(), captions),
         former_digest=_digest(names, images.digest_lines(), captions),
         sizes=frozenset((bucket.width, bucket.height) for bucket in sizes),
@@ -90,11 +93,15 @@ def validation_record(images: ValidationImages | None, last: CheckpointRecord | 
     """
     if images is None:
         return ""
-    known = last.validation if last else ""
-    digest, _, since = known.rpartition(_SINCE)
-    if digest not in (images.digest, images.former_digest):
+    since = last.validation.rpartition(_SINCE)[2] if last else ""
+    if held_out_digest(last) not in (images.digest, images.former_digest):
         since = str(last.step if last else 0)
     return f"{images.digest}{_SINCE}{since}"
+
+
+def held_out_digest(last: CheckpointRecord | None) -> str:
+    """Return the digest of the validation images in a checkpoint's record; "" without any."""
+    return last.validation.rpartition(_SINCE)[0] if last else ""
 
 
 def validation_files(run: Run, images: ValidationImages) -> MeasurementFiles[LossesByWeights]:
@@ -117,7 +124,5 @@ def validation_files(run: Run, images: ValidationImages) -> MeasurementFiles[Los
 
 def _load_image(batch_source: BatchSource, index: int, *, with_pixels: bool) -> Batch:
     """Load an image as a step of its own, so that padding does not depend on other captions."""
-    item = batch_source.images.items[index]
-    bucket = bucket_at(item, batch_source.concepts[item.concept], 0)
-    plan = StepPlan(0, 0, bucket, microbatches=((ImageRepeat(index, 0, 0),),), weight=1.0)
+    plan = StepPlan(0, 0, microbatches=((ImageRepeat(index, 0, 0),),), weight=1.0)
     return read_batch(batch_source, plan, 0, with_pixels=with_pixels)()

@@ -201,6 +201,14 @@ class EncodedImages:
             keys = (each.keys[row] for each in self.entries.values() for row in rows)
             yield hashlib.sha256(b"".join(keys)).hexdigest()
 
+    def file_digests(self) -> Iterator[str]:
+        """Yield the digest of each image's files, with its mask and the like: whatever is made of
+        them.
+        """
+        for index in range(len(self.items)):
+            contents = (each.contents[index] for each in self.entries.values())
+            yield hashlib.sha256(b"".join(contents)).hexdigest()
+
     def identity_lines(self) -> Iterator[str]:
         """Yield the digest of each image's files and transforms, independent of the VAE.
 

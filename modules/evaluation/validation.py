@@ -39,6 +39,7 @@ class ValidationImages:
     Attributes:
         names: Unique in the run.
         concepts: Each image's concept by its name.
+        files: Digests of each image's files, in the order of the names.
         digest: Of the images with their captions and masks, independent of the encoders.
         former_digest: The same as earlier versions computed it, which depends on the encoder.
         load: Returns an image as a batch by its index, with its complete caption.
@@ -50,6 +51,7 @@ class ValidationImages:
     concepts: dict[str, str]
     digest: str
     load: Callable[[int], Batch]
+    files: tuple[str, ...] = ()
     sizes: frozenset[tuple[int, int]] = frozenset()
     former_digest: str = ""
     world: World = field(default_factory=alone)

@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic_core import to_json
 
 from modules.assembly.attention import with_measured_attention
+from modules.assembly.data_changes import data_warnings
 from modules.assembly.inputs import Inputs, prepare_inputs
 from modules.assembly.lengths import (
     LengthsChanged,
@@ -73,11 +74,6 @@ from onetrainer.run.run_folder import RunFolder
 from onetrainer.schedules.amounts import lengths
 
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
-_CHANGED = "the {} have changed since the checkpoint; the run continues with the new ones"
-_MAY_HAVE_TRAINED = (
-    "some validation images may have been trained on before the checkpoint; their loss is then"
-    " lower than that of images the model has never seen"
-)
 
 
 def train(folder: RunFolder, inbox: Inbox | None = None, world: World | None = None) -> int:
@@ -227,15 +223,8 @@ def _prepare_and_train(run: Run) -> int:
 
 def _train_and_finish(run: Run, assembled: Assembled, inputs: Inputs, residency: Residency) -> int:
     """Train to the end, generate samples, save; return the exit code."""
-    last = run.last
-    if last is not None and (
-        last.data_identity != inputs.identity
-        if last.data_identity
-        else last.data_digest != inputs.digest
-    ):
-        run.warn(_CHANGED.format("prompts" if inputs.prompts else "images or captions"))
-        if inputs.validation is not None:
-            run.warn(_MAY_HAVE_TRAINED)
+    for text in data_warnings(run.last, inputs) if run.last is not None else ():
+        run.warn(text)
     # A run that was stopped during these tasks lacks some of their results.
     tasks, trainer = assembled.tasks, assembled.trainer
     for task in tasks.evaluate:

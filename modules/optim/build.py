@@ -55,7 +55,8 @@ def arguments_of(section: Optimizer) -> dict[str, object]:
         if value is not None
         for argument in names.get(key, (key,))
     }
-    return named | dict(section.options)
+    options = dict(section.options).items()
+    return named | {k: getattr(torch, v) if isinstance(v, str) else v for k, v in options}
 
 
 def is_matrix(parameter: nn.Parameter) -> bool:

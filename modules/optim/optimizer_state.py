@@ -32,6 +32,13 @@ class _Paged(Protocol):
         """Return memory for a weight's state, in the weight's shape."""
 
 
+@runtime_checkable
+class _TypedMean(Protocol):
+    """An optimizer whose mean of updates has a dtype of its own: Adafactor."""
+
+    momentum_dtype: torch.dtype
+
+
 class Division(Protocol):
     """How weights are divided among processes, by their names."""
 
@@ -185,6 +192,9 @@ class OptimizerProgress:
                 placed[name] = buffer.copy_(value)
             elif name == "step" and not counts_on_device:
                 placed[name] = value
+            elif name == "exp_avg" and isinstance(self._optimizer, _TypedMean):
+                # As the optimizer itself does: in checkpoints of earlier versions it is bfloat16.
+                placed[name] = value.to(weight.device, self._optimizer.momentum_dtype)
             else:
                 placed[name] = _to_device(value, weight.device)
         return placed

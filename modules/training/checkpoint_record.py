@@ -18,6 +18,7 @@ from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
 
 # Keys of state.json that were renamed with config version 6.
 _FORMER_KEYS = {"held_out": "validation"}
+_UNUSED_KEYS = {"data_identity"}
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,10 @@ class CheckpointRecord:
         events_size: Bytes of events.jsonl that belong to the run up to here.
         engine: The loss scale and its history; empty without one.
         data_digest: Of the encoded images and captions in their order.
-        data_identity: Of the images and captions, independent of the encoders; "" of checkpoints
+        data: Digests of the images, the captions and the prompts, by what they are; empty in those
             of earlier versions.
+        validation_files: Digests of the files of the validation images; None in those of earlier
+            versions.
         validation: Digest of the validation images, with the step since which they are held out; ""
             without validation.
         config: The run's config, by which later changes are found; empty in those of earlier
@@ -44,7 +47,8 @@ class CheckpointRecord:
     engine: dict[str, Any] = field(default_factory=dict)
     data_digest: str = ""
     validation: str = ""
-    data_identity: str = ""
+    data: dict[str, str] = field(default_factory=dict)
+    validation_files: list[str] | None = None
     config: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
 
@@ -125,7 +129,8 @@ def read_record(folder: RunFolder, step: int) -> CheckpointRecord:
     path = folder.checkpoint(step) / STATE_FILE
     document = read_state(path.parent, step)
     try:
-        return CheckpointRecord(**{_FORMER_KEYS.get(key, key): document[key] for key in document})
+        kept = document.keys() - _UNUSED_KEYS
+        return CheckpointRecord(**{_FORMER_KEYS.get(key, key): document[key] for key in kept})
     except TypeError as error:
         raise UserError(
             f"{path}: cannot be read as a checkpoint's state",

@@ -65,7 +65,8 @@ class SaveTask:
     config: dict[str, Any]
     config_digest: str
     data_digest: str
-    data_identity: str
+    data: dict[str, str]
+    validation_files: list[str]
     validation: str
     versions: dict[str, str]
     metadata: Callable[[int, bytes | None], dict[str, str]]
@@ -103,7 +104,8 @@ class SaveTask:
             versions=self.versions,
             engine=self.engine.state_dict(),
             data_digest=self.data_digest,
-            data_identity=self.data_identity,
+            data=self.data,
+            validation_files=self.validation_files,
             validation=self.validation,
             config=self.config,
             metadata=self.metadata(step, None),

@@ -37,6 +37,7 @@ from onetrainer.model_files.kinds import ModelFile
 from onetrainer.presets import presets
 from onetrainer.presets.lines import with_lines
 from onetrainer.presets.presets import value_at
+from onetrainer.rules.objective import pure_noise_problems
 from onetrainer.rules.rules import check_rules
 
 ENOUGH_DISK = 1_000_000_000
@@ -231,7 +232,10 @@ def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
         if model.zero_snr_is_sure:
             return [_problem(_PREDICTION, error, Fix(_PREDICTION, "v_prediction"))]
         return [_problem(_ZERO_SNR, error)]  # a person has to decide which of the two is wrong
-    problems = []
+    problems: list[Problem] = []
+    is_known_from_settings = "auto" not in (section.prediction, section.zero_terminal_snr)
+    if prediction == "v_prediction" and zero_snr and not is_known_from_settings:
+        problems += pure_noise_problems(config)
     if change := prediction_change(model, section.prediction):
         remedy = 'Choose "auto", unless it shall learn this prediction or its file is wrong.'
         problems.append(warning(_PREDICTION, *change, remedy, to="auto"))

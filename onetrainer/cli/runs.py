@@ -44,7 +44,7 @@ def fork(options: argparse.Namespace) -> int:
     document = presets.with_value(document, "output.folder", str(source.path.parent))
     document = presets.with_overrides(document, options.set)
     config = _checked(document, options.run_folder, source=str(source.config))
-    changes_since(state.get("config", {}), config, step=state["step"])
+    print_lines(changes_since(state.get("config", {}), config, step=state["step"]))
     folder = _new_folder(config, options.run_folder)
     copy_history(source, state, folder)
     print_lines([f"Run folder: {folder.path}, from step {state['step']:,} of {source.name}"])

@@ -89,6 +89,18 @@ def interval_with_unit(document: Document) -> Document:
     return {**document, "validation": section}
 
 
+def _steps_of_one_bucket(document: Document) -> Document:
+    """Keep the steps of begun runs, each of one bucket, as they were before version 9.
+
+    The file of a run has every setting. Others are of runs to come.
+    """
+    training = _section(document, "training")
+    is_of_run = {"steps", "batch_size", "accumulation", "seed"} <= training.keys()
+    if not is_of_run or not {"model", "data", "method", "output"} <= document.keys():
+        return document
+    return {**document, "training": {"mixes_shapes": False, **training}}
+
+
 def _renamed(value: Any, path: list[str], names: list[str]) -> Any:
     """Return a copy of a document in which the last key of a path is called by other names.
 
@@ -123,6 +135,7 @@ MIGRATIONS: dict[int, Callable[[Document], Document]] = {
     5: _settings_renamed,
     6: _settings_renamed,
     7: interval_with_unit,
+    8: _steps_of_one_bucket,
 }
 
 

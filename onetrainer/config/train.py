@@ -30,7 +30,7 @@ from onetrainer.config.run.sampling import Sampling
 from onetrainer.config.run.schedule import Constant, Schedule
 from onetrainer.config.run.validation import Validation
 
-VERSION = 8
+VERSION = 9
 
 
 class Training(Section):
@@ -54,6 +54,10 @@ class Training(Section):
     ] = 1
     """How many batches make one step: the effect of a larger batch with the memory of a small one.
     More is steadier and slower. 1 to 4 is usual."""
+
+    mixes_shapes: Annotated[bool, Ui("Images of several shapes in a step", level="hidden")] = True
+    """A step takes images of any shape, each batch of one. Off in runs from before version 9 of
+    this file, which go on as they began: a step's images are of one shape, and may be fewer."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), Ui("Seed", level="advanced", search="random")] = 0
     """All random numbers of the run come from this number: same seed, same result."""

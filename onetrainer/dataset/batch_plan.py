@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain, groupby
 from threading import RLock
 from typing import NamedTuple, TypeVar
 
@@ -47,15 +47,14 @@ class ImageRepeat(NamedTuple):
 
 @dataclass(frozen=True)
 class StepPlan:
-    """The images of one optimizer step, all of one bucket.
+    """The images of one optimizer step.
 
-    weight: of each image in the loss. It is that of a full step even in a step with fewer images,
-    so that every image counts the same.
+    microbatches: each of one bucket. weight: of each image in the loss. It is that of a full step
+    even in a step with fewer images, so that every image counts the same.
     """
 
     step: int
     epoch: int
-    bucket: Bucket
     microbatches: tuple[tuple[ImageRepeat, ...], ...]
     weight: float
 
@@ -66,12 +65,18 @@ class StepPlan:
 
 
 class BatchPlan:
-    """The steps of a run, each of one bucket. Thread-safe.
+    """The steps of a run. Thread-safe.
 
-    A step takes batch_size × accumulation images of one bucket, or what remains of it. Each
-    concept slice goes through its images in permutations: all of them, then all again. An epoch
-    takes its number of images and the next one continues where it ended, so that no image is used
-    two times more often than another.
+    A step takes batch_size × accumulation images: of one bucket as long as it has so many, then
+    what remains of the epoch's buckets, one after the other. Only one step of an epoch may have
+    fewer. A microbatch is of one bucket, so a step of several may have more than accumulation.
+
+    Each concept slice goes through its images in permutations: all of them, then all again. An
+    epoch takes its number of images and the next one continues where it ended, so that no image is
+    used two times more often than another.
+
+    mixes_shapes: whether a step may have images of several buckets. Otherwise what remains of each
+    bucket is a step of its own.
 
     Raises ValueError if no slice has any images to use.
     """
@@ -83,6 +88,7 @@ class BatchPlan:
         batch_size: int,
         accumulation: int,
         seed: int,
+        mixes_shapes: bool = True,
     ) -> None:
         used = [one for one in slices if one.count and one.per_epoch]
         if not used:
@@ -93,6 +99,7 @@ class BatchPlan:
         self._batch_size = batch_size
         self._images_per_step = batch_size * accumulation
         self._seed = seed
+        self._mixes_shapes = mixes_shapes
         # First step of each epoch planned so far. Not multiples: epochs may have different images,
         # of different buckets, and then take different numbers of steps.
         self._starts = [0]
@@ -131,14 +138,18 @@ class BatchPlan:
         periods, epoch = divmod(epoch, self.period) if self.period else (0, epoch)
         with self._lock:
             while len(self._starts) <= max(epoch, self.period):
-                counts = self.bucket_counts(len(self._starts) - 1).values()
-                steps = sum(-(-count // self._images_per_step) for count in counts)
-                self._starts.append(self._starts[-1] + steps)
+                self._starts.append(
+                    self._starts[-1] + sum(self._step_counts(len(self._starts) - 1))
+                )
             return periods * self._starts[self.period] + self._starts[epoch]
 
     def steps_in(self, epoch: int) -> int:
         """Return the number of steps of an epoch; 0 if it has no images."""
         return self.first_step(epoch + 1) - self.first_step(epoch)
+
+    def small_steps_in(self, epoch: int) -> int:
+        """Return the number of steps of an epoch that have fewer images than a full one."""
+        return self._step_counts(epoch)[1]
 
     def images_in(self, epoch: int) -> int:
         """Return the number of images that an epoch uses, counting repeats."""
@@ -173,16 +184,18 @@ class BatchPlan:
 
     def _plan_step(self, step: int) -> StepPlan:
         epoch = self.epoch_of(step)
-        bucket, repeats = self._epoch(epoch).steps[step - self.first_step(epoch)]
-        images = [
-            ImageRepeat(item, repeat, self._slice_of(item).transform_at(item, repeat))
-            for item, repeat in repeats
-        ]
+        images = self._epoch(epoch).steps[step - self.first_step(epoch)]
+        microbatches: list[tuple[ImageRepeat, ...]] = []
+        for _, alike in groupby(images, key=lambda image: image[0]):
+            repeats = [
+                ImageRepeat(item, repeat, self._slice_of(item).transform_at(item, repeat))
+                for _, item, repeat in alike
+            ]
+            microbatches += _chunks(repeats, self._batch_size)
         return StepPlan(
             step=step,
             epoch=epoch,
-            bucket=bucket,
-            microbatches=_chunks(images, self._batch_size),
+            microbatches=tuple(microbatches),
             weight=1 / self._images_per_step,
         )
 
@@ -195,28 +208,43 @@ class BatchPlan:
             while len(self._planned) >= _PLANNED_EPOCHS:
                 del self._planned[next(iter(self._planned))]
             steps = self._plan_epoch(epoch)
-            before = accumulate((len(repeats) for _, repeats in steps), initial=0)
+            before = accumulate(map(len, steps), initial=0)
             self._planned[epoch] = _Epoch(steps, array("q", before))
         return self._planned[epoch]
 
+    def _step_counts(self, epoch: int) -> tuple[int, int]:
+        """Return the numbers of full steps and of others of an epoch."""
+        counts: Iterable[int] = self.bucket_counts(epoch).values()
+        if self._mixes_shapes:
+            counts = [sum(counts)]
+        full = self._images_per_step
+        return sum(count // full for count in counts), sum(bool(count % full) for count in counts)
+
     def _plan_epoch(self, epoch: int) -> "list[_Step]":
-        members: dict[Bucket, list[tuple[int, int]]] = {}
+        members: dict[Bucket, list[_Image]] = {}
         for permutation in self._permutations:
             for item, repeat, bucket in permutation.entries(epoch):
-                members.setdefault(bucket, []).append((item, repeat))
-        steps = []
+                members.setdefault(bucket, []).append((bucket, item, repeat))
+        steps: list[_Step] = []
+        rest: list[Sequence[_Image]] = []
         for bucket, images in sorted(members.items()):
             # By the bucket's size, not its number: a new bucket does not change others' order.
-            seed = derive(self._seed, "order", epoch, bucket.width, bucket.height)
-            steps += [
-                (bucket, repeats)
-                for repeats in _chunks(shuffled(images, seed), self._images_per_step)
-            ]
+            order = shuffled(
+                images, derive(self._seed, "order", epoch, bucket.width, bucket.height)
+            )
+            remaining = len(order) % self._images_per_step if self._mixes_shapes else 0
+            whole = len(order) - remaining
+            steps += _chunks(order[:whole], self._images_per_step)
+            rest.append(order[whole:])
+        # Other buckets share a step in every epoch.
+        mixed = chain.from_iterable(shuffled(rest, derive(self._seed, "rest", epoch)))
+        steps += _chunks(tuple(mixed), self._images_per_step)
         return shuffled(steps, derive(self._seed, "steps", epoch))
 
 
-_Step = tuple[Bucket, tuple[tuple[int, int], ...]]
-"""A step: its bucket, and the index and repeat of each image."""
+_Image = tuple[Bucket, int, int]
+"""An image of a step: its bucket, index and repeat."""
+_Step = tuple[_Image, ...]
 
 
 class _Epoch(NamedTuple):
@@ -235,6 +263,8 @@ def batch_plan(
         batch_size=config.training.batch_size,
         accumulation=config.training.accumulation,
         seed=config.training.seed,
+        # A fused backward pass updates weights after a single microbatch.
+        mixes_shapes=config.training.mixes_shapes and not config.optimizer.is_fused,
     )
 
 

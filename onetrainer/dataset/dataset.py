@@ -134,9 +134,9 @@ def split(
 ) -> Dataset:
     """Combine the images of several concepts and split off the validation images.
 
-    A validation split depends on the image's name, its concept's name and the seed alone, so that
-    adding or removing one image moves at most one other image to the other side. Images of
-    validation folders are not trained even if a training folder contains them too.
+    The side of an image in a validation split depends on its name, its concept's name and the seed
+    alone: see `select_validation`. Images of validation folders are not trained even if a training
+    folder contains them too.
 
     group_similar: see `read_dataset`. Raises UserError if no images are left for training.
     """
@@ -147,9 +147,7 @@ def split(
     validation: tuple[Item, ...] | None = None
     if section.use and validation_items:
         excluded = _of_same_files(trained, validation_items)
-        ordered = sorted(validation_items, key=lambda item: _split_key(item, section, concepts))
-        chosen = set(ordered[: section.max_images or len(ordered)])
-        validation = tuple(item for item in validation_items if item in chosen)
+        validation = _measured(validation_items, section, concepts)
     elif section.use:
         grouping = group_similar if section.keep_similar else None
         groups = grouping(trained) if grouping is not None else range(len(trained))
@@ -158,7 +156,7 @@ def split(
         places = enumerate(_with_places(trained))
         groups = [groups[first.setdefault(file, at)] for at, (_, file) in places]
         excluded = select_validation(trained, section, groups, concepts=concepts)
-        validation = tuple(excluded)
+        validation = _measured(excluded, section, concepts)
     else:
         excluded = []
     if trained and len(excluded) == len(trained):
@@ -229,36 +227,66 @@ def select_validation(
 ) -> list[Item]:
     """Return the items that the validation split takes, in dataset order.
 
+    An image is taken if its hash lies below the split, whatever other images there are; the one
+    with the lowest if there is none. Files before version 9 take an exact number instead, in the
+    order of hashes, so that one more image may move another one.
+
     groups: number of each item's group of near-duplicates, of which all or none are taken. A group
-    is ordered by its first image. Groups that would exceed the count are skipped; if all of them
-    would, the smallest one is taken. Raises UserError if all images are near-duplicates.
+    has the hash of its first image. Groups that would exceed half of the images, or the number,
+    are skipped; if all of them would, the smallest one is taken. Raises UserError if all images are
+    near-duplicates.
     """
     if len(items) < 2:
         return list(items)
-    most = validation_count(section, len(items))
     members: dict[int, list[int]] = {}
     for position, group in enumerate(groups):
         members.setdefault(group, []).append(position)
-    ordered = sorted(members.values(), key=lambda at: _split_key(items[at[0]], section, concepts))
+    keys = {group: _split_key(items[at[0]], section, concepts) for group, at in members.items()}
+    ordered = [members[group] for group in sorted(members, key=keys.__getitem__)]
+    most = validation_count(section, len(items))
+    if section.split_by == "images":
+        most, bound = len(items) // 2, _split_bound(section, len(items))
+        ordered = ordered[: max(1, sum(key < bound for key in keys.values()))]
     selected: set[int] = set()
     for places in ordered:
         if len(selected) + len(places) <= most:
             selected.update(places)
     if not selected:
-        if len(ordered) == 1:
+        if len(members) == 1:
             raise UserError(
                 f"all {len(items)} images look nearly the same, so they cannot be split",
                 "Expected some that look different",
                 "Add images, choose a folder of validation images (validation.folder), or turn off"
                 " validation.keep_similar",
             )
-        smallest = min(ordered, key=len)
+        smallest = min(members.values(), key=len)
         selected.update(smallest)
     return [item for position, item in enumerate(items) if position in selected]
 
 
+def _split_bound(section: Validation, images: int) -> bytes:
+    """Return the hash below which images are taken: the split, as a part of all hashes.
+
+    It is halved until no more are expected than are measured: in halves, so that single images
+    seldom change it.
+    """
+    fraction = section.split
+    while section.max_images and fraction * images > section.max_images:
+        fraction /= 2
+    return int(fraction * 2**64).to_bytes(8, "big")
+
+
+def _measured(
+    items: Sequence[Item], section: Validation, concepts: Sequence[ConceptSettings]
+) -> tuple[Item, ...]:
+    """Return the validation images that are measured, always the same ones, in dataset order."""
+    ordered = sorted(items, key=lambda item: _split_key(item, section, concepts))
+    chosen = set(ordered[: section.max_images or len(ordered)])
+    return tuple(item for item in items if item in chosen)
+
+
 def validation_count(section: Validation, images: int) -> int:
-    """Return how many images the validation split takes: at least one, at most half.
+    """Return how many images a split by number takes: at least one, at most half.
 
     Images beyond "At most" remain in training, as they would be of no use otherwise.
     """
@@ -291,10 +319,10 @@ def _of_same_files(items: Sequence[Item], others: Iterable[Item]) -> list[Item]:
 
 
 def _split_key(item: Item, section: Validation, concepts: Sequence[ConceptSettings]) -> bytes:
-    """Return the sort key of an image in the validation split."""
+    """Return the hash of an image in the validation split."""
     name, concept = item.name, concepts[item.concept]
     # Otherwise 1.png of twenty folders would be split off from all or none of them.
-    if section.split_by == "folders" and concept.identity:
+    if section.split_by != "names" and concept.identity:
         name = f"{concept.identity}/{name}"
     # The text decides which images are split off: another word would move them.
     return hashlib.sha256(f"{section.seed}:held-out:{name}".encode()).digest()

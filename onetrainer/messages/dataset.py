@@ -39,7 +39,7 @@ def format_preview(preview: DatasetPreview) -> list[str]:
         rows = [["folder", "images", "per epoch", ""], *map(_concept_row, preview.concepts)]
         lines += [*(f"  {line}" for line in table(rows, left=(0, 3))), ""]
     lines += [*_run_length_lines(preview), ""]
-    rows = [["bucket", "images", "per epoch", "steps"], *map(_bucket_row, preview.buckets)]
+    rows = [["bucket", "images", "per epoch", "batches"], *map(_bucket_row, preview.buckets)]
     lines += [*(f"  {line}" for line in table(rows, left=(0, 3))), ""]
     lines += [*_remark_lines(preview), *_caption_lines(preview)]
     return [printable(line) for line in (*lines, _cache_line(preview))]
@@ -170,7 +170,7 @@ def _cache_line(preview: DatasetPreview) -> str:
 
 def _bucket_row(entry: BucketPreview) -> list[str]:
     size = f"{entry.bucket.width} × {entry.bucket.height}"
-    return [size, f"{entry.images:,}", f"{entry.images_used:,}", f"{entry.steps:,}"]
+    return [size, f"{entry.images:,}", f"{entry.images_used:,}", f"{entry.batches:,}"]
 
 
 def _concept_row(entry: ConceptPreview) -> list[str]:

@@ -63,12 +63,15 @@ class ConceptPreview:
 
 @dataclass(frozen=True)
 class BucketPreview:
-    """One bucket: number of images, and how many images and steps the first epoch has of it."""
+    """One bucket: number of images, and how many images and batches the first epoch has of it.
+
+    batches: a step that begins with an image of it may divide one of them.
+    """
 
     bucket: Bucket
     images: int
     images_used: int
-    steps: int
+    batches: int
 
 
 @dataclass(frozen=True)
@@ -251,7 +254,7 @@ def _preview(config: TrainConfig, dataset: Dataset) -> DatasetPreview:
     fraction = section.keep.denoising_fraction if isinstance(section, AlignProp) else 1.0
     steps = 0 if is_timed else int(training.total_steps * fraction)
     first = batches.epoch_of(0)
-    full = training.batch_size * training.accumulation
+    at_once = training.batch_size
     counts = batches.bucket_counts(first)
     per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in slices}
     bucket_images, enlarged, cropped = _affected_images(dataset)
@@ -266,16 +269,18 @@ def _preview(config: TrainConfig, dataset: Dataset) -> DatasetPreview:
         batches=batches,
         concepts=_concepts(dataset, per_epoch),
         buckets=tuple(
-            BucketPreview(bucket, bucket_images[bucket], counts[bucket], -(-counts[bucket] // full))
+            BucketPreview(
+                bucket, bucket_images[bucket], counts[bucket], -(-counts[bucket] // at_once)
+            )
             for bucket in sorted(bucket_images, key=lambda one: (one.width / one.height, one.width))
         ),
         images=len(dataset.items),
         validation=None if dataset.validation is None else len(dataset.validation),
         steps=None if is_timed else training.total_steps,
         known_steps=known,
-        full_step=full,
+        full_step=at_once * training.accumulation,
         steps_per_epoch=batches.steps_per_epoch,
-        small_steps=sum(bool(count % full) for count in counts.values()),
+        small_steps=batches.small_steps_in(first),
         images_per_epoch=counts.total(),
         epochs=epochs_of(batches, steps),
         images_used=_images_of(batches, steps),

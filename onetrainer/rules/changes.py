@@ -1,16 +1,21 @@
 """What changed settings do to a run that goes on from a checkpoint, and which cannot change."""
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from onetrainer.config.fields import setting_at
 from onetrainer.config.migrate import migrate
 from onetrainer.config.problems import format_value
+from onetrainer.config.run.schedule import CustomSchedule
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, ProblemsError, UserError
+from onetrainer.json_file import Document
 from onetrainer.presets.differences import Difference, differences
 from onetrainer.presets.presets import resolve
+from onetrainer.schedules.learning_rate import lr_multiplier
 
 # Names and shapes of the trained weights follow from these.
 _FIXED = (
@@ -24,7 +29,7 @@ _FIXED = (
 # What a change does, by the setting; the first pattern that matches.
 _EFFECTS: Mapping[str, str] = {
     "*.start_from": "has no effect, since the checkpoint has the trained weights",
-    "training.steps": "moves the run's end, and the schedules that depend on it from step {} on",
+    "training.steps": "moves the run's end, and the schedules that depend on it, from step {} on",
     "training.seed": "changes the order, the noise and the timesteps from step {} on",
     "model.path": "continues the trained weights on this model from step {} on",
     "optimizer.kind": "applies from step {} on, with a new optimizer state",
@@ -34,6 +39,8 @@ _EFFECTS: Mapping[str, str] = {
     "*": "applies from step {} on",
 }
 # The second says where a run was made, which a moved folder no longer does.
+_RISE = 1.2
+"""Times its last value, from which on a rising learning rate is a change to ask about."""
 _WITHOUT_EFFECT = ("version", "output.folder")
 
 
@@ -71,10 +78,72 @@ def changes_since(recorded: Mapping[str, Any], config: TrainConfig, *, step: int
         raise ProblemsError(fixed)
     if fixed:
         raise UserError(f"{fixed[0].path}: {fixed[0].what}", fixed[0].expected, fixed[0].remedy)
-    return [
+    notes = [
         f"“{_label(one)}” ({one.path}) has changed ({_values(one)}); this {_effect(one, step)}"
         for one in changed
     ]
+    rates = rate_change(recorded, config, step=step)
+    return [*notes, *([rates.text] if rates is not None else [])]
+
+
+@dataclass(frozen=True)
+class RateChange:
+    """A learning rate that rises where a run goes on.
+
+    before, after: Of the last step that was made and of the next one, as fractions of the full
+    rate.
+    """
+
+    before: float
+    after: float
+
+    @property
+    def text(self) -> str:
+        """What happens, and how the rate of the last step is kept instead."""
+        kept = json.dumps(self.kept)
+        return (
+            f"the learning rate rises from {self.percent_before} to {self.percent_after} of the"
+            " full rate, which undoes a part of what the low rate has settled. To go on at the"
+            f" rate of the last step: --set 'schedule={kept}'"
+        )
+
+    @property
+    def percent_before(self) -> str:
+        """The rate of the last step: "5 %"."""
+        return f"{100 * self.before:.2g} %"
+
+    @property
+    def percent_after(self) -> str:
+        """The rate of the next step."""
+        return f"{100 * self.after:.2g} %"
+
+    @property
+    def kept(self) -> Document:
+        """The schedule that keeps the rate of the last step."""
+        return {"kind": "points", "points": [{"at": 0, "factor": float(f"{self.before:.3g}")}]}
+
+
+def rate_change(
+    recorded: Mapping[str, Any], config: TrainConfig, *, step: int
+) -> RateChange | None:
+    """Return how a longer run's learning rate rises after `step` steps; None if it does not.
+
+    recorded: As of `changes_since`.
+    """
+    if not recorded or step < 1:
+        return None
+    source = "the checkpoint's config"
+    ran = resolve(migrate(dict(recorded), source=source), source=source)
+    steps = [each.training.steps for each in (ran, config)]
+    if steps[0] == steps[1] or not all(isinstance(count, int) for count in steps):
+        return None
+    before, after = (
+        lr_multiplier(each.schedule, step=at, steps=each.training.total_steps)
+        if not isinstance(each.schedule, CustomSchedule)
+        else 0.0
+        for each, at in ((ran, step - 1), (config, step))
+    )
+    return RateChange(before, after) if before and after > _RISE * before else None
 
 
 def _changed(recorded: Mapping[str, Any], config: TrainConfig) -> Iterator[Difference]:

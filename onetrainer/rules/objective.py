@@ -7,11 +7,21 @@ from onetrainer.config.base.numbers import number_text
 from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.noise import Noise
 from onetrainer.config.objectives.prior import OwnPrediction
-from onetrainer.config.objectives.weighting import NoiseLike, VelocityLike, Weighting
+from onetrainer.config.objectives.weighting import (
+    DebiasedOther,
+    NoiseLike,
+    Plain,
+    VelocityLike,
+    Weighting,
+)
 from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, warning
+from onetrainer.schedules.loss_weights import STEPS
+from onetrainer.schedules.timestep_density import density
 
+_RARE = 0.01
+"""A hundredth of what uniform timesteps have: once in 100,000 images."""
 HIGH_OFFSET = 0.2  # several times the usual value; colors drift beyond it
 
 
@@ -38,6 +48,8 @@ def problems(config: TrainConfig) -> Iterator[Problem]:
             "Lower the minimum or raise the maximum.",
         )
     yield from _weighting_problems(section.weighting, config.model)
+    if config.model.prediction == "v_prediction" and config.model.zero_terminal_snr == "on":
+        yield from pure_noise_problems(config)
     yield from _noise_problems(section.noise, config.model)
     if not section.prior.weight:
         yield warning(
@@ -67,6 +79,33 @@ def _weighting_problems(weighting: Weighting, model: Model) -> Iterator[Problem]
         "Choose another weighting.",
         to="none",
     )
+
+
+def pure_noise_problems(config: TrainConfig) -> Iterator[Problem]:
+    """Yield why the last timestep is never trained, which zero terminal SNR adds: pure noise.
+
+    config: Of a run whose model predicts velocity under it.
+    """
+    section = config.objective
+    if not isinstance(section, Denoising):
+        return
+    weighting, timesteps = section.weighting, section.timesteps
+    if not weighting.trains_pure_noise:
+        yield warning(
+            "objective.weighting.kind",
+            f"{weighting.title} gives pure noise, the timestep that zero terminal SNR adds, the"
+            " weight 0 where the model predicts velocity: it is never trained",
+            "Expected a weighting that trains it",
+            f'Choose "{Plain.title}", "{DebiasedOther.title}" or "{VelocityLike.title}".',
+            to=Plain().kind,
+        )
+    if timesteps.lowest < timesteps.highest and density(timesteps)[-1] < _RARE / STEPS:
+        yield warning(
+            "objective.timesteps.highest" if timesteps.highest < 1 else "objective.timesteps.kind",
+            "these timesteps hardly ever include pure noise, which zero terminal SNR adds",
+            "Expected it about as often as others",
+            "Raise the highest noising strength to 1, or choose another distribution.",
+        )
 
 
 def _noise_problems(noise: Noise, model: Model) -> Iterator[Problem]:

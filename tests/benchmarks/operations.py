@@ -90,7 +90,7 @@ def config_of(case: Case) -> TrainConfig:
     training = {"steps": 100, "batch_size": 1, "gradient_clipping": 1.0}
     return resolve(
         {
-            "version": 8,
+            "version": 9,
             "model": {"family": case.family, "path": "/none"},
             "data": {"folder": "/", "resolution": case.side},
             "hardware": {"device": "cuda", "precision": "bf16"},

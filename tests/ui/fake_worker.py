@@ -230,7 +230,7 @@ class FakeWorker:
         path.mkdir(parents=True, exist_ok=True)
         self.say(Checkpoint(step, f"checkpoints/{path.name}"))
         (path / "state.json").write_text(
-            json.dumps({"step": step, "events_size": self.events.size})
+            json.dumps({"step": step, "events_size": self.events.size, "config": self.config})
         )
 
     def output(self) -> str:

@@ -16,10 +16,9 @@ from onetrainer.presets.presets import (
     resolve,
     value_at,
     with_absolute_paths,
-    with_value,
 )
 from onetrainer.run.commands import LEAVING, CommandName, Leaving
-from onetrainer.run.run_folder import RunFolder, create_run
+from onetrainer.run.run_folder import RunFolder
 from ui.actions.file_check import FileCheck, check_files, startable
 from ui.context import Context, Offer, View
 from ui.dialogs.dialogs import Choice, ask, once_free, report_failure, show_error, show_problems
@@ -165,6 +164,8 @@ class RunActions:
 
     def _apply(self, path: str) -> None:
         """Resume the displayed run with the draft's value of a setting."""
+        from ui.dialogs.rate_dialog import changes_with_chosen_rate
+
         context = self._context
         if not context.act.commit():
             return
@@ -172,7 +173,9 @@ class RunActions:
             show_problems(context, context.draft.value_errors)
             return
         values = with_absolute_paths(context.draft.config()).model_dump(mode="json")
-        self.resume({path: value_at(values, path)})
+        changes = changes_with_chosen_rate(context, {path: value_at(values, path)})
+        if changes is not None:
+            self.resume(changes)
 
     def fork(self) -> None:
         """Ask for a checkpoint of the displayed run, and start a new run that goes on from it."""
@@ -197,30 +200,11 @@ class RunActions:
 
     def _fork(self, source: RunFolder, step: int, config: TrainConfig | None) -> None:
         """Check a fork in a thread, and start it. config: None for the run's own."""
-        from onetrainer.rules.changes import changes_since
-        from onetrainer.run.fork import copy_history, state_at
-        from ui.dialogs.trust_dialog import confirm_functions
+        from ui.actions.forking import prepared_fork
 
-        context, state = self._context, state_at(source, step)
-        if config is None:
-            document = load_document(source.config)
-            document = with_value(document, "output.folder", str(source.path.parent))
-            config = resolve(document, source=str(source.config))
-        whole = with_absolute_paths(config)
-        changes_since(state.get("config", {}), whole, step=step)
-        if not confirm_functions(context, whole):
+        context = self._context
+        if (copy := prepared_fork(context, source, step, config)) is None:
             return
-
-        def copy() -> RunFolder:
-            from onetrainer.checks.preflight import require_startable
-
-            require_startable(check_files(whole))
-            values = whole.model_dump(mode="json")
-            parent = Path(whole.output.folder)
-            fork = create_run(parent, name=whole.output.name, config=values)
-            copy_history(source, state, fork)
-            return fork
-
         self.is_checking = True
         context.act.refresh()
         context.widgets.jobs.run(copy, self._forked, self._check_failed)

@@ -68,12 +68,12 @@ class BucketImages:
 
 
 class BucketSummary(NamedTuple):
-    """A bucket and its images. shown: with repeats; steps: in an epoch."""
+    """A bucket and its images. shown: with repeats; batches: in an epoch."""
 
     bucket: "Bucket"
     images: BucketImages
     shown: int
-    steps: int
+    batches: int
 
 
 class PreviewData(NamedTuple):
@@ -190,7 +190,7 @@ def _known_preview(
         for bucket in dict.fromkeys(buckets):
             by_size[bucket].append(TransformedImage(index, buckets.index(bucket)))
     summaries = (
-        BucketSummary(one.bucket, by_size[one.bucket], one.images_used, one.steps)
+        BucketSummary(one.bucket, by_size[one.bucket], one.images_used, one.batches)
         for one in preview.buckets
     )
     return PreviewData(preview, tuple(summaries), config.data.cache_latents)
@@ -213,10 +213,10 @@ def format_bucket(bucket: "Bucket") -> str:
 
 
 def bucket_summary(size: BucketSummary) -> str:
-    """Return how many images and steps of an epoch a bucket has."""
+    """Return how many images a bucket has, and in how many batches of an epoch."""
     images = counted(len(size.images), "image")
     repeats = f", {size.shown:,} shown" if size.shown != len(size.images) else ""
-    return f"{images}{repeats} in {counted(size.steps, 'step')} of an epoch"
+    return f"{images}{repeats} in {counted(size.batches, 'batch', 'batches')} of an epoch"
 
 
 def repeat_label(repeat: Repeat, repeats: Sequence[Repeat]) -> str:

@@ -4,6 +4,7 @@ Source: Stability AI, "Model Metadata Standard Specification", version 1.0.1.
 """
 
 import base64
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -89,20 +90,29 @@ def architecture(family: FamilyName, prediction: Prediction, kind: FileKind) -> 
     return base if kind == "model" else f"{base}/{kind}"
 
 
+TOKEN_RATES = "onetrainer_token_rates"
+"""Key of a run's metadata: the learning rate of each token, as JSON."""
+
+
 def embedding_metadata(metadata: Mapping[str, str], token: str) -> dict[str, str]:
     """Return a run's metadata for the file of one of its embeddings.
 
-    Its tensors have the original layout's names, independent of the run's LoRA naming.
+    Its tensors have the original layout's names, independent of the run's LoRA naming; its learning
+    rate is the token's own.
     """
     kind: FileKind = "textual-inversion"
     changed = {"name": token}
+    rates = json.loads(metadata.get(TOKEN_RATES, "{}"))
+    if token in rates:
+        changed["ss_learning_rate"] = str(rates[token])
     if base := metadata.get(f"{PREFIX}architecture", "").split("/")[0]:
         changed |= {
             f"{PREFIX}architecture": f"{base}/{kind}",
             f"{PREFIX}implementation": IMPLEMENTATIONS["original"],
             f"{PREFIX}trigger_phrase": token,
         }
-    return {**metadata, **changed}
+    others = {key: value for key, value in metadata.items() if key != TOKEN_RATES}
+    return {**others, **changed}
 
 
 def comma_separated(text: str) -> str:

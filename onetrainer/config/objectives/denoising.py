@@ -26,8 +26,8 @@ class Denoising(Section):
         ),
     ] = Plain.default()
     """How the loss is weighted by timestep. "none" is a good default; min-SNR trains faster at low
-    noise. All but "none" mean the same for models that predict noise and for those that predict
-    velocity."""
+    noise. All but "none" and "debiased, as in other trainers" weigh the error of the noise alike,
+    so that the weight of velocity falls to 0 toward pure noise; the curve shows it."""
 
     timesteps: Annotated[
         Timesteps,

@@ -15,7 +15,7 @@ class OptimizerSection(Section):
 
     Attributes:
         target: The class, "module:Name"; empty if a setting names it.
-        options: Constant arguments.
+        options: Constant arguments; a text is the name of a torch dtype.
         betas: The fields that form the argument "betas", if the section has them.
         names: The arguments of fields that are named differently.
         high_lr: A higher learning rate is probably a mistake.

@@ -55,9 +55,9 @@ class Validation(Section):
             only_with=_WITH,
         ),
     ] = 0.1
-    """The fraction of the images used for validation, up to a half; at least one image. Which ones
-    depends only on image names, folder names and the seed. Not used with a validation folder. 0.1
-    is usual; more measures more exactly and trains fewer."""
+    """About this fraction of the images is used for validation, at least one image and at most
+    half. Each one's name, its folder's name and the seed decide, whatever other images there are.
+    Not used with a validation folder. 0.1 is usual; more measures more exactly and trains fewer."""
 
     keep_similar: Annotated[
         bool,
@@ -93,17 +93,22 @@ class Validation(Section):
     with different seeds can be compared."""
 
     split_by: Annotated[
-        Literal["folders", "names"],
+        Literal["images", "folders", "names"],
         Ui(
             "Split by",
-            choices={"folders": "folders and names", "names": "names only"},
+            choices={
+                "images": "each image by itself",
+                "folders": "an exact number",
+                "names": "an exact number, by names only",
+            },
             level="hidden",
             only_with=_WITH,
             search="turns",
         ),
-    ] = "folders"
-    """What the order of the split is computed from: folders and names, or "names" only as in files
-    before version 5, which keeps their validation images the same."""
+    ] = "images"
+    """How the split is decided: of each image by itself, from its folder and name, so that images
+    that are added or removed move no other. "folders" and "names" take an exact number, as runs
+    from before versions 9 and 5 of this file, which go on as they began."""
 
     every: Annotated[
         Steps,

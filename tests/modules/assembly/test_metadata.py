@@ -9,12 +9,14 @@ from modules.assembly.metadata import (
     count_tags,
     output_metadata,
 )
+from modules.formats.embeddings.modelspec import embedding_metadata
 from onetrainer import __version__
 from onetrainer.config.fields import settings
 from onetrainer.config.rewards.reward import Reward
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.presets.presets import resolve, with_value
+from tests.close import near
 from tests.each import each
 
 SECRET = "jane-doe-at-home"
@@ -199,3 +201,12 @@ def test_a_hub_name_stays():
     fields = past_warnings(config(model__path="someone/a-model-1.5"))
     assert fields["ss_sd_model_name"] == "someone/a-model-1.5"
     assert json.loads(fields["onetrainer_config"])["model"]["path"] == "someone/a-model-1.5"
+
+
+def test_the_file_of_an_embedding_says_the_rate_that_its_token_was_trained_at():
+    tokens = [{"token": "<a>"}, {"token": "<b>", "lr": 2e-3}]
+    for section, expected in (({"lr": 5e-3}, (5e-3, 2e-3)), ({}, (1e-4, 2e-3))):
+        values = {"embeddings": {"tokens": tokens, **section}, "method": {"kind": "embedding"}}
+        made = past_warnings(config(**values))
+        rates = [embedding_metadata(made, name)["ss_learning_rate"] for name in ("<a>", "<b>")]
+        assert [float(rate) for rate in rates] == near(expected)

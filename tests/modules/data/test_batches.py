@@ -8,16 +8,18 @@ import torch
 from PIL import Image
 
 from modules.data.batches import read_batch
+from modules.objectives.denoising import Denoising
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets, Size
 from onetrainer.config.data.captions import Captions
+from onetrainer.config.objectives.denoising import Denoising as Section
 from onetrainer.dataset.batch_plan import BatchPlan, ImageRepeat, StepPlan, concept_slices
-from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import Dataset
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import image_transform, size_conditioning
 from onetrainer.errors import UserError
-from tests import tiny
+from tests import exact, tiny
+from tests.batches import distance, loss_of, some_weights
 from tests.close import close, near
 from tests.modules.data.conftest import noise
 from tests.transforms import load_pixels
@@ -26,7 +28,8 @@ from tests.transforms import load_pixels
 def planned(batch_source, batch_size=2, accumulation=1):
     dataset = Dataset(batch_source.concepts, batch_source.images.items)
     portions = concept_slices(dataset, is_cached=batch_source.images.is_cached)
-    return BatchPlan(portions, batch_size=batch_size, accumulation=accumulation, seed=0)
+    sizes = {"batch_size": batch_size, "accumulation": accumulation}
+    return BatchPlan(portions, **sizes, seed=0, mixes_shapes=False)
 
 
 def steps_of(plan, count):
@@ -92,6 +95,31 @@ def test_microbatches_see_the_same_as_the_whole_batch(bench):
         assert one[2:] == other[2:]
 
 
+def test_a_step_of_several_shapes_has_the_gradient_of_its_images_one_by_one(bench):
+    bench.family.inner = family = exact.family()
+    objective = Denoising(family, section=Section(), device=tiny.CPU)
+    weights = some_weights(family)
+    batch_source = bench.encode()
+    slices = concept_slices(
+        Dataset(batch_source.concepts, batch_source.images.items), is_cached=True
+    )
+    for step in steps_of(BatchPlan(slices, batch_size=2, accumulation=2, seed=0), 4):
+        cut = [step.microbatches, [[image] for image in step.images]]
+        found, expected = (
+            torch.autograd.grad(
+                sum(
+                    loss_of(objective, read_batch(batch_source, plan, number)()).value
+                    for number in range(len(plan.microbatches))
+                ),
+                weights,
+            )
+            for plan in (replace(step, microbatches=microbatches) for microbatches in cut)
+        )
+        assert len(step.microbatches) < len(step.images) or len(step.images) == 1
+        print("DIST", distance(found, expected))
+        assert distance(found, expected) < 1e-4
+
+
 def test_short_captions_are_followed_by_the_empty_prompt(bench):
     bench.caption("p0", "word " * 100)
     batch_source = bench.encode()
@@ -153,7 +181,6 @@ def test_roles_and_weights_of_images_are_reported(mixed):
     batch_source = bench.encode(items=items, concepts=concepts)
     plan = replace(
         planned(batch_source).at(0),
-        bucket=Bucket(64, 64),
         microbatches=(
             tuple(ImageRepeat(place, 0, 0) for place in (0, 5, 7, 6)),
             (ImageRepeat(0, 0, 0),),
@@ -186,7 +213,7 @@ def test_batch_has_the_masks_of_its_images_and_ones_elsewhere(bench):
         *[True] * 4,
     ]
     shown = [ImageRepeat(place, 0, 0) for place in (2, 4, 0)]
-    step = StepPlan(0, 0, Bucket(64, 64), ((shown[0],), tuple(shown[1:])), 1.0)
+    step = StepPlan(0, 0, ((shown[0],), tuple(shown[1:])), 1.0)
     assert read_batch(batch_source, step, 0)().mask is None
     mask = read_batch(batch_source, step, 1)().mask
     assert mask.shape == (2, 1, 8, 8)

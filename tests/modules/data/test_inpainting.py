@@ -11,7 +11,6 @@ from modules.data.batches import read_batch
 from onetrainer.cache.store import cache_report
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
-from onetrainer.dataset.buckets import Bucket
 from onetrainer.errors import UserError
 from tests.close import close
 from tests.modules.data.conftest import noise
@@ -168,7 +167,7 @@ def test_a_batch_holds_what_each_of_its_images_shows(masked):
     set_up(masked, "masks")
     for keeps in (True, False):
         batch_source = masked.encode(conditioning="masks", caches_latents=keeps)
-        plan = StepPlan(0, 0, Bucket(64, 64), ((ImageRepeat(4, 0, 0), ImageRepeat(0, 0, 0)),), 0.5)
+        plan = StepPlan(0, 0, ((ImageRepeat(4, 0, 0), ImageRepeat(0, 0, 0)),), 0.5)
         batch = read_batch(batch_source, plan, 0)()
         expected = [
             inpainting_input(batch_source.images, 4),

@@ -1,6 +1,7 @@
 """Weights of timesteps against the papers' formulas over diffusers' own ratios."""
 
 from functools import partial
+from typing import get_args
 
 import torch
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
@@ -9,7 +10,16 @@ from diffusers.training_utils import compute_snr
 from modules.diffusion.ddpm import ddpm
 from modules.diffusion.schedule import NoiseLevels, ScheduleSettings, scaled_linear
 from modules.diffusion.weights import weight_table
-from onetrainer.config.objectives.weighting import P2, Debiased, MinSnr, NoiseLike, VelocityLike
+from onetrainer.config.objectives.weighting import (
+    P2,
+    Debiased,
+    DebiasedOther,
+    MinSnr,
+    NoiseLike,
+    VelocityLike,
+    Weighting,
+)
+from onetrainer.schedules.loss_weights import weight_curve
 from tests.close import close, near
 from tests.each import each
 
@@ -17,6 +27,7 @@ EVERY = torch.arange(1000)
 WEIGHTINGS = {
     "min_snr": partial(weight_table, MinSnr(gamma=5.0)),
     "debiased": partial(weight_table, Debiased()),
+    "debiased_other": partial(weight_table, DebiasedOther()),
     "p2": partial(weight_table, P2(exponent=1.0, k=1.0)),
     "velocity_like": partial(weight_table, VelocityLike(strength=0.5)),
     "noise_like": partial(weight_table, NoiseLike()),
@@ -25,6 +36,10 @@ WEIGHTINGS = {
 FORMULAS = {
     "min_snr": (lambda r: r.clamp(max=5) / r, lambda r: r.clamp(max=5) / (r + 1)),
     "debiased": (lambda r: 1 / r.clamp(min=1e-3).sqrt(), lambda r: r.sqrt() / (r + 1)),
+    "debiased_other": (
+        lambda r: 1 / r.clamp(min=1e-3, max=1000).sqrt(),
+        lambda r: 1 / (r.clamp(max=1000) + 1),
+    ),
     "p2": (lambda r: 1 / (1 + r), lambda r: r / (1 + r) ** 2),
     "velocity_like": (
         lambda r: 1 + 0.5 * (1 + 1 / r.clamp(min=1e-3)),
@@ -36,6 +51,7 @@ FORMULAS = {
 LIMITS = {
     "min_snr": ((1, 0), (0, 0)),
     "debiased": ((1000**0.5, 0), (0, 0)),
+    "debiased_other": ((1000**0.5, 1000**-0.5), (1, 1 / 1001)),
     "p2": ((1, 0), (0, 0)),
     "velocity_like": ((1 + 0.5 * 1001, 1.5), (0.5, 1.5)),
     "noise_like": ((1, 1), (0, 1)),
@@ -78,7 +94,15 @@ def test_weights_are_finite_for_noise_alone_and_for_signal_alone(name):
         assert WEIGHTINGS[name](ends, prediction).tolist() == near(limits)
 
 
-@each("name", WEIGHTINGS)
+@each("section", get_args(get_args(Weighting)[0]))
+def test_each_weighting_says_whether_it_trains_pure_noise(section):
+    table = weight_table(section(), schedule(zero_snr=True), "v_prediction")
+    assert (table is None or bool(table[-1] > 0)) is section.trains_pure_noise
+    curve = weight_curve(section(), is_noise=False, zero_terminal_snr=True)
+    assert table is None or (torch.tensor(curve) - table).abs().max() < 1e-3
+
+
+@each("name", sorted(WEIGHTINGS.keys() - {"debiased_other"}))
 def test_a_mistake_counts_the_same_as_noise_and_as_velocity(name):
     """The same wrong image of what is in x_t, once as ε and once as v."""
     table = schedule(zero_snr=False)

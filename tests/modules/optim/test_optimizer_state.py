@@ -125,6 +125,16 @@ def test_settings_that_are_only_larger_or_smaller_keep_what_is_remembered(folder
     other.run(3, 5)
 
 
+def test_a_mean_of_updates_that_was_kept_in_bfloat16_goes_on_in_float32(folder):
+    before = Training(Adafactor(beta1=0.9))
+    before.optimizer.momentum_dtype = torch.bfloat16
+    before.run(0, 3).save(folder, 3)
+    other, messages = resumed(folder, Adafactor(beta1=0.9))
+    other.run(3, 5)
+    assert messages == []
+    assert {state["exp_avg"].dtype for state in other.optimizer.state.values()} == {torch.float32}
+
+
 def test_paged_state_is_restored_into_memory_of_the_optimizer():
     asked = []
 

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import math
 
 import bitsandbytes.optim
 import prodigyplus
@@ -61,6 +62,7 @@ DECAY = {"weight_decay": 0.1}
 ADAM = {"betas": (0.8, 0.9), "eps": 1e-3, **DECAY}
 DECOUPLED = {"weight_decouple": True}
 FACTORED = {"clip_threshold": 0.5, "decay_rate": -0.5, "eps1": 1e-4, "eps2": 1e-2, **DECAY}
+EXACT = {"momentum_dtype": torch.float32}
 FREE = {"r": 1.0, "weight_lr_power": 1.0, **DECAY}
 RATE = {"d0": 1e-4, "d_coef": 0.5, "beta3": 0.7}
 D_RATE = {"d0": 1e-4, "growth_rate": 1.5}
@@ -72,11 +74,11 @@ LIBRARY = {
     Sgd: (torch.optim.SGD, {"momentum": 0.8, "nesterov": True, **DECAY}),
     Adafactor: (
         library.AdaFactor,
-        {**FACTORED, "betas": (0.8, 0.9), "scale_parameter": True, "relative_step": False},
+        {**FACTORED, **EXACT, "betas": (0.8, 0.9), "scale_parameter": True, "relative_step": False},
     ),
     AdafactorRelative: (
         library.AdaFactor,
-        {**FACTORED, "betas": (0.7, 0.9), "scale_parameter": False, "relative_step": True}
+        {**FACTORED, **EXACT, "betas": (0.7, 0.9), "scale_parameter": False, "relative_step": True}
         | {"warmup_init": True},
     ),
     Came: (
@@ -113,7 +115,7 @@ LIBRARY = {
 }
 # What the sections call otherwise; every other argument has the setting's own name.
 SETTINGS_OF = {"t_alpha_beta3": "ramp", "t_alpha": "ramp", "t_beta3": "ramp"}
-FIXED = {"relative_step", "weight_decouple"}
+FIXED = {"relative_step", "weight_decouple", "momentum_dtype"}
 OWN = {"kind", "lr", "fused_backward"}
 # Rates that let ten steps move the weights by something like their size.
 RATES = {AdafactorRelative: 1e-2, Sgd: 0.05, Sgd8bit: 0.05, Lion: 0.01, Lion8bit: 0.01}
@@ -214,6 +216,63 @@ def test_every_argument_is_one_of_its_class(section):
     known = inspect.signature(getattr(importlib.import_module(module), name)).parameters
     # Many classes swallow any argument, so that a misspelt one would go unnoticed.
     assert set(arguments_of(section())) <= set(known)
+
+
+# What no setting and no option names, by the value that the library gives it.
+LEFT_TO_LIBRARIES = {
+    # Variants that the published optimizer of the section's name does not have.
+    **dict.fromkeys(("amsgrad", "ams_bound", "maximize", "fixed_decay", "differentiable"), False),
+    **dict.fromkeys(("decoupled_weight_decay", "split_groups_mean", "use_bias_correction"), False),
+    **dict.fromkeys(("use_speed", "use_cautious", "use_grams", "use_adopt"), False),
+    **dict.fromkeys(("use_orthograd", "use_focus", "capturable"), False),
+    **dict.fromkeys(("dampening", "warmup_steps", "decoupling_c"), 0),
+    # Which kernels compute the same; nothing in 8 bits below 4096 numbers; blocks of 4 bits.
+    **{"foreach": None, "min_8bit_size": 4096, "block_size": 128, "args": None},
+    # Read by none of their classes: the name says the bits, and what is paged.
+    **{"optim_bits": 32, "is_paged": False},
+    # As published: weight decay times the rate, means in float32, Newton-Schulz as of Muon.
+    **{"weight_decay_by_lr": True, "factored_fp32": True, "use_schedulefree": True},
+    **{"ns_coeffs": "original", "ns_method": "newton_schulz", "ns_reset_steps": (2,)},
+    # Each group has a rate; the program rounds and updates in the backward pass itself.
+    **{"adamw_lr": 3e-4, "bf16_stochastic_round": False, "fused_back_pass": False},
+    # Empty settings: the published value; the schedule-free SGD divides by nothing.
+    **{"beta3": None, "growth_rate": math.inf, "t_alpha_beta3": None, "t_alpha": None},
+    **{"t_beta3": None, "eps": 1e-8, "clip_lambda": "step^0.25", "nesterov": False},
+}
+
+
+@each("section", SECTIONS, ids=lambda section: section.__name__)
+def test_no_default_of_a_library_decides_what_no_setting_names(section):
+    module, name = section.target.split(":")
+    known = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    given = {"params", "lr", "kwargs", *arguments_of(section())}
+    left = {each: known[each].default for each in known.keys() - given}
+    if "clip_lambda" in left:
+        assert left["clip_lambda"](16) == 2
+        left["clip_lambda"] = "step^0.25"
+    assert left == {each: LEFT_TO_LIBRARIES.get(each, "not looked at") for each in left}
+
+
+def test_adafactors_mean_of_updates_is_that_of_the_paper_in_float64():
+    trained = {"weight": nn.Parameter(torch.randn(96, generator=torch.Generator().manual_seed(0)))}
+    start = trained["weight"].detach().double()
+    section = Adafactor(lr=1e-3, beta1=0.9)
+    optimizer = build_optimizer(section, [ParameterGroup("unet", trained)])
+    set_lr(optimizer, 1.0)
+    mean, square, expected = torch.zeros_like(start), torch.zeros_like(start), start
+    for step in range(1, 101):
+        trained["weight"].grad = gradient("weight", start.float(), step)
+        exact = trained["weight"].grad.double()
+        optimizer.step()
+        decay = min(1 - step**-0.8, section.beta2)
+        square = decay * square + (1 - decay) * (exact**2 + section.eps1)
+        update = exact / square.sqrt()
+        update /= max(1.0, float(update.square().mean().sqrt()))
+        mean = 0.9 * mean + 0.1 * 1e-3 * update
+        expected = expected - mean
+    way = (expected - start).norm()
+    # In bfloat16 it is 2e-3 of the way.
+    assert (trained["weight"].detach() - expected).norm() / way < 1e-4
 
 
 @each("section", SECTIONS, ids=lambda section: section.__name__)

@@ -22,8 +22,9 @@ from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.presets.presets import resolve
 from onetrainer.run.events import Progress
-from tests import runs, tiny
+from tests import images, runs, tiny
 from tests.close import close, near
+from tests.each import each
 
 STEPS, SEED, RANK, ALPHA, LR = 3, 5, 4, 2.0, 1e-3
 CHANGES = {
@@ -81,6 +82,10 @@ def standard_noise(purpose, step, position, shape):
 
 
 def reference_losses(base, config):
+    """Losses of the steps, each image computed alone and weighted equally."""
+    sizes = {"batch_size": config.training.batch_size, "seed": SEED}
+    sizes |= {"accumulation": config.training.accumulation}
+    full = config.training.batch_size * config.training.accumulation
     dataset = read_dataset(config)
     items = dataset.items
     posteriors, hidden, scale = encoded(base, items)
@@ -90,38 +95,37 @@ def reference_losses(base, config):
     )
     optimizer = torch.optim.AdamW(weights, lr=LR, weight_decay=0.01)
     portions = concept_slices(dataset, is_cached=True)
-    plan = BatchPlan(portions, batch_size=2, accumulation=1, seed=SEED)
+    plan = BatchPlan(portions, **sizes)
     losses = []
     for step in range(STEPS):
-        picked = [shown.item for shown in plan.at(step).images]
-        shape = (4, 8, 8)
-        latents = torch.cat(
-            [
-                (posteriors[i].mean + posteriors[i].std * standard_noise("latent", step, p, shape))
-                * scale
-                for p, i in enumerate(picked)
-            ]
-        )
-        noise = torch.stack([standard_noise("noise", step, p, shape) for p in range(len(picked))])
-        timesteps = torch.cat(
-            [
-                torch.randint(0, 1000, (1,), generator=seeds.generator(SEED, "timestep", step, p))
-                for p in range(len(picked))
-            ]
-        )
-        noisy = scheduler.add_noise(latents, noise, timesteps)
-        conditioning = torch.cat([hidden[i] for i in picked])
-        loss = ((unet(noisy, timesteps, conditioning).sample - noise) ** 2).mean()
-        loss.backward()
+        losses.append(0.0)
+        images = plan.at(step).images
+        for p, i in enumerate(shown.item for shown in images):
+            mean, std = posteriors[i].mean, posteriors[i].std
+            latents = (mean + std * standard_noise("latent", step, p, mean.shape[1:])) * scale
+            noise = standard_noise("noise", step, p, mean.shape[1:])[None]
+            generator = seeds.generator(SEED, "timestep", step, p)
+            timesteps = torch.randint(0, 1000, (1,), generator=generator)
+            noisy = scheduler.add_noise(latents, noise, timesteps)
+            loss = ((unet(noisy, timesteps, hidden[i]).sample - noise) ** 2).mean()
+            (loss / full).backward()
+            losses[-1] += float(loss.detach()) / len(images)
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(loss.detach()))
     return losses
 
 
-def test_the_first_losses_equal_those_of_a_loop_over_diffusers_and_peft(config):
-    folder = runs.new_run(config, **CHANGES)
+@each("accumulation", [1, 3])
+def test_the_first_losses_equal_those_of_a_loop_over_diffusers_and_peft(
+    config, tmp_path, accumulation
+):
+    changes = CHANGES
+    if accumulation > 1:  # then also of several shapes
+        folder = images.folder(tmp_path / "p", [(64, 64), (88, 48), (48, 88), (64, 64), (88, 48)])
+        changes |= {"data": {**CHANGES["data"], "folder": str(folder)}}
+        changes |= {"training": {**CHANGES["training"], "accumulation": accumulation}}
+    folder = runs.new_run(config, **changes)
     assert train(folder) == 0
     ours = [event.loss for event in runs.events_of(folder) if isinstance(event, Progress)]
     resolved = resolve(json.loads(folder.config.read_text()), source="the run")

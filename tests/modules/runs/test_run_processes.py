@@ -23,7 +23,7 @@ from onetrainer.run import client
 from onetrainer.run.commands import encode_command
 from onetrainer.run.events import Failed, Progress, Stopped, Validated, Warned
 from onetrainer.run.run_folder import RunFolder
-from tests import runs
+from tests import images, runs
 from tests.cases import cases
 from tests.close import close
 from tests.forked import Forking
@@ -69,6 +69,7 @@ WAYS = {
         "embeddings": {"tokens": [{"token": "<my-token>", "initial_text": "red"}]},
         "data": {"trigger": "<my-token>"},
     },
+    "shapes": {"method": {"rank": 4}, "training": {"batch_size": 2}},
     "one reward": {"objective": ONE_REWARD, "data": {"folder": ""}},
     "rewards": {"objective": REWARDED, "data": {"folder": ""}},
     "rewards and images": {
@@ -99,7 +100,7 @@ HALF = SHARDED | {
 }
 # Where blocks share an input, FSDP adds its gradients in another order: they differ by rounding.
 TOLERANCES = {"sharded": 1e-5, "sharded bf16": 2e-2}
-ALWAYS = [("lora", 2), ("full", 2), ("one reward", 2)]
+ALWAYS = [("lora", 2), ("full", 2), ("shapes", 3), ("one reward", 2)]
 
 
 def main(arguments: list[str]) -> int:
@@ -112,8 +113,8 @@ def main(arguments: list[str]) -> int:
 def config(tmp_path_factory):
     path = runs.write_project(tmp_path_factory.mktemp("processes"))
     document = json.loads(path.read_text())
-    del document["method"]
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps({key: document[key] for key in document if key != "method"}))
+    images.folder(path.parent / "shapes", images.SHAPES)
     return path
 
 
@@ -134,9 +135,10 @@ def processes(monkeypatch):
 
 
 def new_run(config, way, count):
-    sections = dict(SHARED)
+    sections = SHARED.copy()
     for section, values in {**WAYS, "sharded": SHARDED, "sharded bf16": HALF}[way].items():
         sections[section] = {**sections.get(section, {}), **values}
+    sections |= {"data": {"folder": str(config.parent / way)}} if way == "shapes" else {}
     sections["hardware"] = sections.get("hardware", {}) | {"device": "cpu", "processes": count}
     return runs.new_run(config, **sections)
 
@@ -154,10 +156,8 @@ def results(folder):
     # Without metadata, which name the config.
     content |= {path.name: Image.open(path).tobytes() for path in folder.samples.glob("*.png")}
     content |= {path.name: load_file(path) for path in folder.rewards.glob("round*")}
-    told = [
-        (event.step, event.loss, event.gradient_norm, event.lr)
-        for event in reported(folder, Progress)
-    ]
+    progress = reported(folder, Progress)
+    told = [(event.step, event.loss, event.gradient_norm, event.lr) for event in progress]
     return content, told, reported(folder, Validated)
 
 

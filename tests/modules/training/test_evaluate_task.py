@@ -1,6 +1,7 @@
 """Whole runs that validate: nothing of training changes, and what is reported, kept and resumed."""
 
 import json
+import shutil
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
@@ -358,10 +359,29 @@ def test_the_same_images_go_on_with_their_history_and_others_begin_a_new_one(pro
     verdicts = [event.verdict for event in reported(folder, Validated) if event.step > 2]
     assert verdicts == ["first", "improving", "improving"]
     texts = " ".join(event.text for event in reported(folder, Warned))
-    assert "validation images may have been trained on" in texts
+    assert "not set aside at the checkpoint" in texts
     change(folder, training={"steps": 6})
     done(folder)  # the steps before validation was off still do not count
     assert reported(folder, Validated)[-1].since_start == near(0.3 - 0.6)
+
+
+def test_only_what_has_changed_is_said_to_have(project, tmp_path, monkeypatch):
+    runs.script_validations(monkeypatch, *[0.9] * 9)
+    data = {"folder": str(shutil.copytree(project / "pictures", tmp_path / "own"))}
+    folder = done(new_run(project, training={"steps": 1}, validation=SPLIT, data=data))
+    captions = sorted((tmp_path / "own").glob("*.txt"))
+    kinds = ("the captions", "training images", "not set aside", "the data")
+    for steps, change_it, said in (
+        (2, lambda: change(folder, training={"steps": 2, "seed": 5}), []),
+        (3, lambda: [path.write_text("another") for path in captions], kinds[:1]),
+        (4, lambda: change(folder, validation={"seed": 3}), kinds[:3]),
+    ):
+        before = len(reported(folder, Warned))
+        change_it()
+        change(folder, training={"steps": steps})
+        done(folder)
+        texts = " | ".join(event.text for event in reported(folder, Warned)[before:])
+        assert [kind for kind in kinds if kind in texts] == [*said]
 
 
 def test_another_grid_begins_a_new_history(project, monkeypatch):

@@ -129,6 +129,17 @@ def test_zero_terminal_snr_that_a_file_asks_for_names_velocity_which_then_starts
     assert all_problems(config(project, model={"path": path, "prediction": "v_prediction"})) == []
 
 
+def test_a_weighting_that_never_trains_the_pure_noise_of_a_file_is_warned_of(project, tmp_path):
+    path = write_marked(tmp_path / "m.safetensors", markers=["ztsnr", "v_pred"])
+    said = {}
+    for kind in ("none", "min_snr", "debiased_other"):
+        made = config(project, model={"path": path}, objective={"weighting": {"kind": kind}})
+        said[kind] = [(p.path, p.severity, p.fix) for p in all_problems(made)]
+    setting = "objective.weighting.kind"
+    assert said.pop("min_snr") == [(setting, "warning", Fix(setting, "none"))]
+    assert not any(said.values())
+
+
 def test_metadata_that_contradicts_itself_leaves_both_ways_open(project, tmp_path):
     said = {"ss_zero_terminal_snr": "True", "modelspec.prediction_type": "epsilon"}
     path = write_marked(tmp_path / "m.safetensors", metadata=said)

@@ -103,7 +103,7 @@ def test_a_version_that_is_none_is_refused(version):
 
 @each(
     ("use", "concepts", "turns"),
-    [(True, [{"folder": "/a"}], "names"), (True, [], "folders"), (False, [{}], "folders")],
+    [(True, [{"folder": "/a"}], "names"), (True, [], "images"), (False, [{}], "images")],
 )
 def test_what_a_file_of_version_four_holds_out_of_folders_goes_by_names(use, concepts, turns):
     old = {"version": 4, "data": {"concepts": concepts}, "validation": {"use": use, "share": 0.2}}
@@ -111,7 +111,7 @@ def test_what_a_file_of_version_four_holds_out_of_folders_goes_by_names(use, con
     assert (found.split_by, found.split) == (turns, 0.2)
     assert (
         resolve(migrate({**old, "version": 5}, source=""), source="").validation.split_by
-        == "folders"
+        == "images"
     )
 
 
@@ -150,6 +150,9 @@ def test_remedy_of_an_optional_setting_does_not_mention_null():
     assert problem.remedy == "Correct it, or leave it out."
 
 
+# As in the file of a run, which has every setting.
+RUN = {"training": {"steps": 7, "batch_size": 2, "accumulation": 8, "seed": 0}}
+RUN |= {"model": {}, "data": {}, "method": {"kind": "lora"}, "output": {}}
 OLD = {
     1: ({"method": {"train_text_encoder": True}}, "method.text_encoders.te1.train", True),
     2: ({"hardware": {"gradient_checkpointing": True}}, "hardware.gradient_checkpointing", "block"),
@@ -160,6 +163,7 @@ OLD = {
         True),
     6: ({"method": {"text_encoder_2": {"train": True}}}, "method.text_encoders.te2.train", True),
     7: ({"validation": {"every": 2, "unit": "epochs"}}, "validation.every", "2 epochs"),
+    8: (RUN, "training.mixes_shapes", False),
 }  # fmt: skip
 
 
@@ -168,6 +172,11 @@ def test_a_file_of_each_earlier_version_migrates():
     for version, (document, path, value) in OLD.items():
         config = resolve(migrate({"version": version, **document}, source=""), source="")
         assert value_at(config.model_dump(mode="json"), path) == value, version
+
+
+def test_a_preset_from_before_mixed_steps_gets_them():
+    document = {"version": 8, "training": {"batch_size": 2, "accumulation": 8}}
+    assert resolve(migrate(document, source=""), source="").training.mixes_shapes
 
 
 def test_every_renamed_setting_exists_and_migrates():

@@ -98,23 +98,55 @@ def test_an_images_repeats_are_counted_one_by_one(case):
     assert all(own == list(range(len(own))) for own in repeats.values())
 
 
+def bucket_of(slices, image):
+    """The bucket of an image of a step, which has the transform that its slice gives it."""
+    one = next(one for one in slices if 0 <= image.item - one.first < one.count)
+    assert image.transform == one.transform_at(image.item, image.repeat)
+    return one.bucket_at(image.item, image.transform)
+
+
 @RANDOM
-def test_a_step_holds_one_bucket_and_leaves_only_what_is_left_of_it(case):
+def test_a_step_takes_its_images_from_any_buckets_and_a_microbatch_from_one(case):
     slices, sizes = random_plan(case)
     full = sizes["batch_size"] * sizes["accumulation"]
     for epoch, steps in enumerate(epochs(plan(case))):
         shown = Counter()
         for step in steps:
-            assert step.epoch == epoch
-            for one in step.images:
-                concept_slice = next(p for p in slices if 0 <= one.item - p.first < p.count)
-                assert one.transform == concept_slice.transform_at(one.item, one.repeat)
-                assert concept_slice.bucket_at(one.item, one.transform) == step.bucket
-            shown[step.bucket] += len(step.images)
-        fewest = sum(-(-count // full) for count in shown.values())
-        assert len(steps) == fewest == plan(case).steps_in(epoch)
+            assert (step.epoch, step.weight) == (epoch, 1 / full)
+            for microbatch in step.microbatches:
+                (bucket,) = {bucket_of(slices, one) for one in microbatch}
+                assert len(microbatch) <= sizes["batch_size"]
+                shown[bucket] += len(microbatch)
+        images = sorted((len(step.images) for step in steps), reverse=True)
+        *others, fewest = images or [full]
+        assert {*others} <= {full} and fewest <= full
+        assert len(steps) == plan(case).steps_in(epoch)
         assert shown == plan(case).bucket_counts(epoch)
         assert sum(shown.values()) == plan(case).images_in(epoch)
+
+
+@RANDOM
+def test_without_mixed_shapes_a_step_holds_one_bucket_or_what_is_left_of_it(case):
+    slices, sizes = random_plan(case)
+    full = sizes["batch_size"] * sizes["accumulation"]
+    whole = plan(case, mixes_shapes=False)
+    for epoch, steps in enumerate(epochs(whole)):
+        by_bucket = Counter()
+        for step in steps:
+            (bucket,) = {bucket_of(slices, one) for one in step.images}
+            by_bucket[bucket] += 1
+        counts = whole.bucket_counts(epoch)
+        assert by_bucket == {bucket: -(-count // full) for bucket, count in counts.items()}
+        assert whole.small_steps_in(epoch) == sum(count % full > 0 for count in counts.values())
+
+
+def test_steps_of_one_bucket_are_the_same_whether_or_not_shapes_may_mix():
+    for accumulation, count in ((1, 12), (3, 20), (8, 10)):
+        one, other = (
+            alike(count, count, batch_size=2, accumulation=accumulation, mixes_shapes=mixes)
+            for mixes in (True, False)
+        )
+        assert epochs(one) == epochs(other)
 
 
 @RANDOM
@@ -137,17 +169,17 @@ def test_the_order_is_the_same_however_a_step_is_cut(cut):
     assert [one.at(step).images for step in range(20)] == [
         whole.at(step).images for step in range(20)
     ]
-    assert {len(some) for step in range(20) for some in one.at(step).microbatches[:-1]} <= {
-        batch_size
-    }
+    most = max(len(some) for step in range(20) for some in one.at(step).microbatches)
+    assert most == batch_size
 
 
-def alike(count, per_epoch, *, batch_size, seed=0):
+def alike(count, per_epoch, *, batch_size, accumulation=1, seed=0, **options):
     """A plan of so many images of one size."""
     concept_slice = ConceptSlice(
         0, count, Fraction(per_epoch), 1, lambda *_: 0, lambda *_: SIZES[0], period=1
     )
-    return BatchPlan([concept_slice], batch_size=batch_size, accumulation=1, seed=seed)
+    sizes = {"batch_size": batch_size, "accumulation": accumulation}
+    return BatchPlan([concept_slice], **sizes, seed=seed, **options)
 
 
 @each("batch_size", [1, 12])
@@ -300,10 +332,13 @@ def test_images_that_could_not_be_encoded_leave_the_others_in_place(tmp_path):
     slices = concept_slices(dataset, is_cached=True, kept=kept)
     one = BatchPlan(slices, batch_size=2, accumulation=1, seed=0)
     for step in range(one.first_step(2)):
-        for shown in one.at(step).images:
-            item = dataset.items[kept[shown.item]]
-            own = image_transform(item, dataset.concept_of(item), shown.transform)
-            assert own.bucket == one.at(step).bucket
+        for microbatch in one.at(step).microbatches:
+            items = [dataset.items[kept[shown.item]] for shown in microbatch]
+            transforms = [
+                image_transform(item, dataset.concept_of(item), shown.transform)
+                for item, shown in zip(items, microbatch, strict=True)
+            ]
+            assert len({own.bucket for own in transforms}) == 1
     assert sum(concept_slice.count for concept_slice in slices) == len(kept)
 
 

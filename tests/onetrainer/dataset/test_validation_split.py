@@ -1,11 +1,13 @@
 """The validation split: chosen by the images' names alone."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
-from onetrainer.dataset.dataset import read_dataset, validation_count
+from onetrainer.dataset.dataset import read_dataset, select_validation, validation_count
+from onetrainer.dataset.items import Item
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve
 from tests.each import each
@@ -47,7 +49,7 @@ def test_without_validation_every_image_is_trained(forty):
 
 @each(("split", "count"), [(0, 1), (0.01, 1), (0.1, 4), (0.26, 10), (0.5, 20)])
 def test_the_split_is_validation_and_the_rest_is_trained(forty, split, count):
-    made = config(forty, split=split)
+    made = config(forty, split=split, split_by="folders")
     assert len(validation(made)) == count
     assert validation(made).isdisjoint(trained(made))
     assert len(validation(made) | trained(made)) == 40
@@ -65,11 +67,30 @@ def test_another_seed_holds_out_others_and_the_same_seed_the_same(forty, tmp_pat
     assert validation(config(forty, split=0.2, seed=1)) != validation(config(forty, split=0.2))
 
 
-def test_another_image_moves_at_most_one_to_the_other_side(tmp_path):
-    before = validation(config(images(tmp_path, ["0", "1"]), split=0.3))
+def test_images_that_come_or_go_move_no_other_to_the_other_side(forty, tmp_path):
+    before = validation(config(forty, split=0.3))
+    images(tmp_path, [f"{number}" for number in (*range(5, 40), *range(50, 70))])
+    after = validation(config(tmp_path, split=0.3))
+    both = {f"{number}.png" for number in range(5, 40)}
+    assert before & both == after & both
+    assert before & both and after - both
+
+
+@each(("most", "fewest", "highest"), [(0, 330, 470), (50, 20, 50), (1, 1, 1)])
+def test_about_the_split_is_held_out_and_no_more_than_are_measured(most, fewest, highest):
+    section = config(".", split=0.4, max_images=most).validation
+    items = [Item(None, ("",), 64, 64, name=f"{number}.png") for number in range(1000)]
+    concept = SimpleNamespace(identity="")
+    held_out = select_validation(items, section, range(1000), concepts=[concept])
+    assert fewest <= len(held_out) <= highest * 1.4
+
+
+def test_by_an_exact_number_another_image_moves_at_most_one_to_the_other_side(tmp_path):
+    exact = {"split": 0.3, "split_by": "folders"}
+    before = validation(config(images(tmp_path, ["0", "1"]), **exact))
     moved = []
     for number in range(2, 30):
-        made = config(images(tmp_path, [f"{number}"]), split=0.3)
+        made = config(images(tmp_path, [f"{number}"]), **exact)
         after = validation(made)
         moved.append(len((before ^ after) - {f"{number}.png"}))
         before = after
@@ -124,7 +145,7 @@ def test_a_validation_file_is_not_trained_by_a_link_next_to_it(tmp_path):
 def validation_by_folder(folders, **validation):
     """By folder, the validation images of a fifth of folders."""
     concepts = [{"folder": str(folder)} for folder in folders]
-    validation = {"use": True, "split": 0.2, **validation}
+    validation = {"use": True, "split": 0.2, "split_by": "folders", **validation}
     made = resolve({"data": {"concepts": concepts}, "validation": validation}, source="")
     found = {folder: set() for folder in folders}
     for item in read_dataset(made).validation:

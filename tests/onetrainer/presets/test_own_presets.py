@@ -10,7 +10,7 @@ from onetrainer.presets.find import find_presets, locate, own_folder
 from onetrainer.presets.forecasts import settings_digest
 from onetrainer.presets.presets import load_document, resolve
 
-BODY = {"version": 8, "training": {"steps": 7}}
+BODY = {"version": 9, "training": {"steps": 7}}
 
 
 @pytest.fixture

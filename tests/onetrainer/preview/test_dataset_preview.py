@@ -42,7 +42,7 @@ def root(tmp_path):
 
 def test_sizes_and_steps_are_counted(root):
     plan = preview_dataset(config(root, training={"batch_size": 2, "accumulation": 1, "steps": 9}))
-    assert {one.bucket: (one.images, one.images_used, one.steps) for one in plan.buckets} == {
+    assert {one.bucket: (one.images, one.images_used, one.batches) for one in plan.buckets} == {
         SQUARE: (5, 5, 3),
         WIDE: (2, 2, 1),
     }
@@ -305,9 +305,11 @@ def test_fractions_and_few_full_steps_are_reported(root):
     made = config(root, data=data, training={"batch_size": 4, "steps": 2})
     reported = "\n".join(format_preview(preview_dataset(made)))
     assert re.search(r"^  more +3 +1\.5  training$", reported, re.MULTILINE)
-    # One repeat of the three squares and the five others are two steps; two wide ones are one.
-    assert "An epoch has 8 images in 3 steps; 2 steps are 0.67 epochs" in reported
-    assert "2 steps of an epoch have fewer than 4 images" in reported
+    # One repeat of the three squares and the five others; two wide ones: two steps of four.
+    assert "An epoch has 8 images in 2 steps; 2 steps are 1 epoch with 8 images" in reported
+    assert "fewer than" not in reported
+    few = preview_dataset(config(root, data=data, training={"batch_size": 5, "steps": 2}))
+    assert "1 step of an epoch has fewer than 5 images" in "\n".join(format_preview(few))
     assert "Cache: 20 image variations and 8 captions" in reported  # both folders say the same
 
 

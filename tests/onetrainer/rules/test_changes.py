@@ -6,12 +6,19 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve, with_overrides
 from onetrainer.rules.changes import changes_since
+from onetrainer.schedules.learning_rate import lr_multiplier
 from tests.each import each
 
 BEFORE = {
     "method": {"layers": [{"pattern": "attn", "rank": 4}]},
     "embeddings": {"tokens": [{"token": "<a>"}, {"token": "<b>"}]},
     "output": {"folder": "/here"},
+}
+
+
+COSINE = {
+    "training": {"steps": 2000},
+    "schedule": {"kind": "cosine", "warmup_steps": 0, "min_factor": 0.05},
 }
 
 
@@ -46,6 +53,18 @@ def after(*overrides):
 )
 def test_a_changed_setting_is_named_with_both_values_and_its_effect(override, text):
     assert text in after(override)[0]
+
+
+def test_a_rate_that_rises_in_a_longer_run_is_said_with_the_setting_that_keeps_it():
+    finished = resolve(BEFORE | COSINE, source="").model_dump(mode="json")
+    longer = with_overrides(finished, ["training.steps=4000"])
+    steps, rate = changes_since(finished, resolve(longer, source=""), step=2000)
+    assert "(from 2000 to 4000)" in steps
+    assert "rises from 5 % to 52 % of the full rate" in rate
+    override = rate.partition("--set ")[2].strip("'")
+    kept = resolve(with_overrides(longer, [override]), source="")
+    assert lr_multiplier(kept.schedule, step=2000, steps=4000) == pytest.approx(0.05, rel=0.01)
+    assert not any("rises" in text for text in changes_since(finished, kept, step=2000))
 
 
 def test_nothing_is_said_of_the_same_settings_another_folder_and_older_checkpoints():

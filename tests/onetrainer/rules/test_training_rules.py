@@ -27,6 +27,7 @@ FULL = {"method.kind": "full", "optimizer.lr": 1e-5}
 VELOCITY, NOISE = ({"model.prediction": name} for name in ("v_prediction", "epsilon"))
 
 
+PURE_NOISE = VELOCITY | {"model.zero_terminal_snr": "on"}
 TWO = {"training.accumulation": 2}
 
 
@@ -53,6 +54,14 @@ def kinds(trait):
         ({"objective.weighting.kind": "v_like"} | VELOCITY, "warning objective.weighting.kind"),
         ({"objective.weighting.kind": "noise_like"} | NOISE, "warning objective.weighting.kind"),
         ({"objective.weighting.kind": "v_like"},),
+        *(({"objective.weighting.kind": kind} | PURE_NOISE, "warning objective.weighting.kind")
+          for kind in ("min_snr", "debiased", "p2", "noise_like")),
+        ({"objective.weighting.kind": "debiased_other"} | PURE_NOISE,),
+        (PURE_NOISE,),
+        (PURE_NOISE | {"objective.timesteps.highest": 0.99},
+         "warning objective.timesteps.highest"),
+        (PURE_NOISE | {"objective.timesteps.kind": "logit_normal"},
+         "warning objective.timesteps.kind"),
         ({"objective.weighting.kind": "min_snr"} | VELOCITY,),
         ({"objective.noise.offset": 0.05, "model.zero_terminal_snr": "on"} | VELOCITY,
          "warning objective.noise.offset"),
@@ -250,7 +259,7 @@ def images(folder, count):
 @each(
     ("count", "validation", "severity", "place", "words"),
     [
-        (12, {"split": 0.1}, "warning", "validation.split", "only 1 image "),
+        (12, {"split": 0}, "warning", "validation.split", "only 1 image "),
         (12, {"split": 0.34}, None, None, None),
         (4, {"folder": "nowhere"}, "error", "validation.folder", "no such folder"),
         (4, {"folder": "held"}, "warning", "validation.folder", "broken.png"),

@@ -6,7 +6,7 @@ from onetrainer.config.fields import setting_at
 from onetrainer.config.objectives.timesteps import Beta, Uniform
 from onetrainer.config.run.schedule import Constant, Linear, Point, Points
 from ui.model.draft import Draft
-from ui.pages.settings.noise_plot import density_bins
+from ui.pages.settings.noise_plot import density_bins, weight_curve
 from ui.pages.settings.rate_plot import rate_curve, rate_points, rate_title
 from ui.pages.settings.small_plot import PlotCurve
 from ui.theme.smooth import area
@@ -107,6 +107,19 @@ def test_every_variant_has_a_plot_with_errors_elsewhere():
             heights = curve_of(draft.section_alone(section))
             assert max(heights) == pytest.approx(1, abs=0.02), kind
             assert min(heights) >= 0, kind
+
+
+def test_the_weight_of_each_noise_level_is_plotted_for_what_the_model_predicts():
+    draft = Draft()
+    for kind in setting_at("objective.weighting.kind").choices:
+        draft.set("objective.weighting.kind", kind)
+        for prediction, zero_snr in (("auto", "auto"), ("v_prediction", "on")):
+            draft.set("model.prediction", prediction)
+            draft.set("model.zero_terminal_snr", zero_snr)
+            heights = [height for _, height in weight_curve(draft).points]
+            assert min(heights) >= 0 and max(heights) == pytest.approx(1), kind
+    title = "How much each noise level counts where the model predicts velocity, under zero"
+    assert weight_curve(draft).title.startswith(title)
 
 
 def test_a_section_that_is_wrong_has_none():

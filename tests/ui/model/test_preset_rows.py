@@ -51,7 +51,7 @@ def test_the_first_part_of_a_description_stands_for_it():
 
 def test_every_word_of_a_search_must_be_there_also_in_notes(home, tmp_path):
     own_folder().mkdir(parents=True)
-    (own_folder() / "mine.json").write_text('{"version": 8, "notes": "for Bella the dog"}')
+    (own_folder() / "mine.json").write_text('{"version": 9, "notes": "for Bella the dog"}')
     rows = list_rows(tmp_path / "demo", [tmp_path / "runs"], [])
     assert [row.name for row in rows if row.matches(["bella", "sd"])] == ["mine"]
     found = {row.preset.name for row in rows if row.matches(["sdxl", "12gb"])}
@@ -72,7 +72,7 @@ def test_demos_runs_and_files_are_listed_and_each_file_once(home, tmp_path):
     write_demo(tmp_path / "demo")
     run = RunFolder(tmp_path / "runs" / "dog-001")
     run.checkpoints.mkdir(parents=True)
-    run.config.write_text(json.dumps({"version": 8, "model": {"family": "sdxl"}}))
+    run.config.write_text(json.dumps({"version": 9, "model": {"family": "sdxl"}}))
     run.events.write_text("")
     broken = tmp_path / "broken.json"
     broken.write_text("{")

@@ -28,7 +28,7 @@ def own(desk):
     """A preset of the user's own."""
     path = desk.home / "config" / "onetrainer" / "presets" / "dogs.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"version": 8, "training": {"steps": 1200}}))
+    path.write_text(json.dumps({"version": 9, "training": {"steps": 1200}}))
     yield path
     path.unlink(missing_ok=True)
 
@@ -104,7 +104,7 @@ def test_an_own_preset_gets_notes_another_name_and_comes_back_after_deletion(des
     desk.wait(lambda: "bella" in desk.state["presets"]["rows"], "the row again")
     assert json.loads(renamed.read_text())["training"] == {"steps": 1200}
     for steps in (1200, 1300):  # as another program writes it
-        renamed.write_text(json.dumps({"version": 8, "training": {"steps": steps}}))
+        renamed.write_text(json.dumps({"version": 9, "training": {"steps": steps}}))
         desk.key("Escape")
         open_page(desk)
         search(desk, "bella", chosen="bella")

@@ -8,6 +8,7 @@ from onetrainer.run.event_log import EventReader
 from onetrainer.run.events import Sample, Started
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.starred import starred_steps
+from tests.ui.forking import fork_longer_at_the_rate_of_the_end
 from tests.ui.project import PROMPTS, write_project
 
 SAMPLE_BUDGET = 20
@@ -78,13 +79,13 @@ def test_a_run_is_started_followed_listed_and_its_samples_viewed(desk):
     desk.key("Return")
     desk.wait(lambda: desk.state["folder"] != before, "the fork")
     desk.wait_state(page="run", status="finished", step=60)
-    events = EventReader(Path(desk.state["folder"]) / "events.jsonl").read().events
+    events = EventReader(Path(desk.state["folder"], "events.jsonl")).read().events
     assert [event.step for event in events if isinstance(event, Started)] == [0, 60]
-    # Another folder for runs does not hide those of before.
-    desk.page("output")
+    fork_longer_at_the_rate_of_the_end(desk)
+    desk.page("output")  # another folder for runs does not hide those of before
     desk.replace("output.folder", str(desk.home / "elsewhere"))
     desk.page("runs")
-    desk.wait(lambda: len(desk.state["runs"]["names"]) == 2, "both runs in the table")
+    desk.wait(lambda: len(desk.state["runs"]["names"]) == 3, "all runs in the table")
 
 
 def test_a_run_is_paused_resumed_and_stopped_while_settings_are_edited(begin, long_project):

@@ -1,4 +1,4 @@
-"""Plot of how often each noise level is trained."""
+"""Plots of how often each noise level is trained, and how much it counts."""
 
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,12 @@ if TYPE_CHECKING:
     from ui.pages.settings.small_plot import PlotCurve
 
 SECTION = "objective.timesteps"
+WEIGHTING = "objective.weighting"
+WEIGHTING_INPUTS = (WEIGHTING, "model.prediction", "model.zero_terminal_snr")
 WIDTH = 360
 _STEPS = 1000
 _BIN = 10
+_ENDS = "low noise: fine detail", "pure noise: composition"
 
 
 def noise_curve(draft: Draft) -> "PlotCurve | str | None":
@@ -27,9 +30,37 @@ def noise_curve(draft: Draft) -> "PlotCurve | str | None":
     heights = density_bins(objective.timesteps) if isinstance(objective, Denoising) else []
     if not heights:
         return "Fix the numbers to see how often each noise level is trained."
-    points = [(index / (len(heights) - 1), height) for index, height in enumerate(heights)]
-    ends = ("low noise: fine detail", "pure noise: composition")
-    return PlotCurve("How often each noise level is trained", points, ends)
+    return PlotCurve("How often each noise level is trained", _points(heights), _ENDS)
+
+
+def weight_curve(draft: Draft) -> "PlotCurve | str | None":
+    """Return how much each noise level counts, a message where a number is wrong, or None before.
+
+    A prediction that is left to the model counts as that of noise.
+    """
+    if draft.is_held:
+        return None
+    from onetrainer.schedules.loss_weights import weight_curve
+    from ui.pages.settings.small_plot import PlotCurve
+
+    config = draft.section_alone(WEIGHTING)
+    objective = config.objective if config is not None else None
+    if not isinstance(objective, Denoising):
+        return "Fix the numbers to see how much each noise level counts."
+    prediction, zero_snr = (draft.value(path) for path in WEIGHTING_INPUTS[1:])
+    is_noise, is_zero = prediction != "v_prediction", zero_snr == "on"
+    weights = weight_curve(objective.weighting, is_noise=is_noise, zero_terminal_snr=is_zero)
+    heights = weights[::_BIN]
+    title = "How much each noise level counts "
+    title += "if the model predicts " if prediction == "auto" else "where the model predicts "
+    title += "noise" if is_noise else "velocity"
+    title += ", under zero terminal SNR" if is_zero else ""
+    return PlotCurve(title, _points([height / max(heights) for height in heights]), _ENDS)
+
+
+def _points(heights: list[float]) -> list[tuple[float, float]]:
+    """Return heights as points from left to right."""
+    return [(index / (len(heights) - 1), height) for index, height in enumerate(heights)]
 
 
 def density_bins(timesteps: Timesteps) -> list[float]:

@@ -16,7 +16,14 @@ from ui.pages.settings.amounts import note_of
 from ui.pages.settings.help_below import HelpBelow
 from ui.pages.settings.help_card import HelpCard
 from ui.pages.settings.next_button import NextButton
-from ui.pages.settings.noise_plot import SECTION, WIDTH, noise_curve
+from ui.pages.settings.noise_plot import (
+    SECTION,
+    WEIGHTING,
+    WEIGHTING_INPUTS,
+    WIDTH,
+    noise_curve,
+    weight_curve,
+)
 from ui.pages.settings.prompt_proposal import LABEL, PROMPTS, PromptProposal
 from ui.pages.settings.sticky_column import StickyColumn
 from ui.pages.settings.summary_card import SummaryCard
@@ -56,7 +63,7 @@ class SettingsPage(View):
         self._column.grid(row=0, column=0, sticky="nw", padx=(margin, 0), pady=margin * 3 // 4)
         self._has_advanced = _has_advanced(plan)
         self._switch = self._make_head(plan)
-        plots = {SECTION: self._make_plot}
+        plots = {SECTION: self._make_plot, WEIGHTING: self._make_weight_plot}
         form_context = FormContext(
             widgets,
             context.draft,
@@ -198,6 +205,17 @@ class SettingsPage(View):
         widgets, draft = self._context.widgets, self._context.draft
         inputs, curve = partial(draft.value, SECTION), partial(noise_curve, draft)
         return SmallPlot(widgets, card, inputs, curve, name="plot of the noise", width=WIDTH)
+
+    def _make_weight_plot(self, card: tk.Misc) -> "SmallPlot":
+        from ui.pages.settings.small_plot import SmallPlot
+
+        widgets, draft = self._context.widgets, self._context.draft
+        curve = partial(weight_curve, draft)
+
+        def inputs() -> object:
+            return [draft.value(path) for path in WEIGHTING_INPUTS]
+
+        return SmallPlot(widgets, card, inputs, curve, name="plot of the weights", width=WIDTH)
 
     def _update_switch(self) -> None:
         """Show the switch only if the page has advanced settings."""
