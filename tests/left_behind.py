@@ -44,7 +44,8 @@ def shared_state() -> dict[str, object]:
     }
     if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "compile"):
         state |= {
-            "torch: threads": torch.get_num_threads(),
+            # Where more are asked for (tests.processors), each test is given them anew.
+            "torch: threads": "TEST_THREADS" in os.environ or torch.get_num_threads(),
             "torch: dtype": torch.get_default_dtype(),
             "torch: gradients": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
             "torch: determinism": (

@@ -40,7 +40,9 @@ def main() -> int:
         vectors = names[0] if names else "its own"
         sys.stdout.write(f"Numbers as computed with vectors: {vectors}, threads: {threads}\n")
         sys.stdout.flush()
-        own = dict(zip(VARIABLES, names, strict=False)) | {"TEST_THREADS": str(threads)}
+        own = dict(zip(VARIABLES, names, strict=False))
+        # Threads that wait for each other by computing take minutes on a busy computer.
+        own |= {"TEST_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
         workers = options.workers // threads
         spread = ["-n", str(workers), "--dist", "worksteal"] if workers > 1 else []
         command = [sys.executable, "-m", "pytest", "-q", *TESTS, *spread]

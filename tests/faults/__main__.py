@@ -46,8 +46,8 @@ _PROCESSES: Mapping[str, tuple[Callable[[Path], Campaign], ...]] = {
 """The parts that kill several processes, each in projects of its own."""
 _INPUTS = {"configs": (hostile_configs, 250), "files": (damaged_files, 50)}
 """The parts about inputs, each with how many there are for one of `--times`."""
-TIMES = 10
-"""All parts take twenty minutes with it, on two cores beside other runs; seeds add others."""
+TIMES = 6
+"""All parts take twenty minutes with it, on two cores that others use, too; seeds add others."""
 PARTS = (*_KINDS, "flips", *_PROCESSES, *_INPUTS)
 
 

@@ -43,9 +43,8 @@ def as_tiny_tensors_are_fast() -> None:
 
 
 @pytest.fixture(autouse=True)
-def as_many_threads_as_before() -> Iterator[None]:
+def as_many_threads_as_asked_for() -> None:
     """Jobs that are called here, and are a process's only one otherwise, set their own number."""
-    yield
     torch.set_num_threads(THREADS)
 
 

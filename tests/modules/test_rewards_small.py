@@ -10,7 +10,7 @@ from modules.rewards import measures
 from modules.rewards.jpeg import smooth_bits
 from modules.rewards.measures import Measure, Reward
 from tests import pretend
-from tests.close import close, near
+from tests.close import FLOAT64, close, near
 from tests.each import each
 
 COLORS = ("warm", "cool", "red", "green", "blue")
@@ -168,7 +168,7 @@ def test_diversity_equals_numpys_and_leaves_out_what_is_small():
         for other in range(one)
     ]
     fine = coarse.repeat_interleave(4, dim=2).repeat_interleave(4, dim=3)
-    assert float(measures.diversity(fine)) == near(numpy.mean(pairs))
+    assert float(measures.diversity(fine)) == near(numpy.mean(pairs), eps=FLOAT64)
     # Noise of single pixels, 16 in each area: a quarter of it is left.
     fine_noise = measures.diversity(noise(4, 3, 128, 128))
     assert float(fine_noise) == pytest.approx(numpy.mean(pairs) / 4, rel=0.05)

@@ -133,9 +133,9 @@ def test_the_loss_is_the_distance_to_the_moved_prediction_at_either_strength(pre
             )
             for place, direction in enumerate(SECTION.directions)
         ]
-        # The only float32 number is the encoded text, which both use.
-        assert found.per_item.tolist() == near(expected)
-        assert found.value.item() == near(sum(expected) / 2)
+        # The only float32 numbers are the encoded text, which both use, and the loss at the end.
+        assert found.per_item.tolist() == near(expected, roundings=1)
+        assert found.value.item() == near(sum(expected) / 2, roundings=1)
 
 
 def test_an_image_has_the_same_loss_in_any_microbatch():

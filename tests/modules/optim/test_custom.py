@@ -15,7 +15,7 @@ from onetrainer.errors import UserError
 from onetrainer.run.run_folder import create_run
 from onetrainer.trust.function_file import find_function
 from onetrainer.trust.trusted_files import trust
-from tests.close import near
+from tests.close import FLOAT64, near
 from tests.modules.optim.test_optimizer_state import resumed
 from tests.stepping import Training, equal
 
@@ -133,11 +133,11 @@ def test_own_function_and_schedulers_of_torch_give_their_curves(own):
         trust(find_function(f"torch.optim.lr_scheduler.{name}"))
     cosine = curve("torch.optim.lr_scheduler.CosineAnnealingLR", 'T_max = "{steps}"')
     closed = [0.5 * (1 + math.cos(math.pi * step / 20)) for step in range(20)]
-    assert cosine == near(closed)  # torch computes it recursively
+    assert cosine == near(closed, eps=FLOAT64)  # torch computes it recursively
     known = lr_curve(Cosine(), steps=20, lr=0.5)
-    assert cosine == near([known(step) for step in range(20)])
+    assert cosine == near([known(step) for step in range(20)], eps=FLOAT64)
     steps = curve("torch.optim.lr_scheduler.StepLR", "step_size = 5\ngamma = 0.5")
-    assert steps == near([0.5 ** (step // 5) for step in range(20)])
+    assert steps == near([0.5 ** (step // 5) for step in range(20)], eps=FLOAT64)
     cycle = curve("torch.optim.lr_scheduler.OneCycleLR", 'max_lr = 0.5\ntotal_steps = "{steps}"')
     assert max(cycle) == near(1.0)
 

@@ -15,7 +15,7 @@ from modules.rewards.jpeg import (
     quantization_steps,
     smooth_bits,
 )
-from tests.close import near
+from tests.close import FLOAT64, near
 from tests.each import each
 
 
@@ -118,7 +118,7 @@ def test_coefficients_are_those_of_the_standards_formula():
             )
             first = math.sqrt(0.5)
             expected = total / 4 * (first if u == 0 else 1) * (first if v == 0 else 1)
-            assert float(ours[0, block, v, u]) == near(expected)
+            assert float(ours[0, block, v, u]) == near(expected, eps=FLOAT64, of=1.0)
 
 
 def test_jpeg_size_is_that_of_the_file_and_has_no_gradient():

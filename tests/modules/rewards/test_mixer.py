@@ -8,7 +8,7 @@ from torch import nn
 
 from modules.rewards.measures import Measure, brightness
 from modules.rewards.mixer import Mixer, NamedReward
-from tests.close import close, near
+from tests.close import FLOAT64, close, near
 from tests.each import each
 
 
@@ -52,11 +52,11 @@ def test_total_is_the_weighted_sum_in_spreads_from_the_bases_mean():
         2 * (min(10 * r, 6) - 4) / 0.5 - 3 * (max(10 * g, 3) - 4) / 0.5 + 0.5 * 10 * b
         for r, g, b in THREE
     ]
-    assert scores.total.tolist() == near(expected)
+    assert scores.total.tolist() == near(expected, eps=FLOAT64)
     plain = [[10 * color[place] for color in THREE] for place in (0, 1, 2, 2)]
     assert list(scores.by_name) == ["red", "green", "blue", "monitored"]
     for reported, wanted in zip(scores.by_name.values(), plain, strict=True):
-        assert reported.tolist() == near(wanted)
+        assert reported.tolist() == near(wanted, eps=FLOAT64)
 
 
 def test_gradient_ends_beyond_the_target_in_the_direction_that_is_wanted():

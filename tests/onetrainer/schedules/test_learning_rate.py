@@ -11,7 +11,7 @@ from onetrainer.config.train import TrainConfig, Training
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.schedule import problems
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
-from tests.close import near
+from tests.close import FLOAT64, near
 from tests.each import each
 
 STEPS = 40
@@ -67,7 +67,7 @@ def test_curve_is_that_of_transformers_and_diffusers(
     if kind != "constant":
         settings = settings | {"num_training_steps": STEPS}
     expected = library_curve(getattr(library, maker), num_warmup_steps=warmup, **settings)
-    assert curve(kind, warmup_steps=warmup, **fields) == near(expected)
+    assert curve(kind, warmup_steps=warmup, **fields) == near(expected, eps=FLOAT64)
 
 
 @each(("timescale", "warmup"), [(0, 0), (0, 7), (15, 7), (15, 0)])
@@ -78,7 +78,7 @@ def test_inverse_square_root_is_that_of_transformers(timescale, warmup):
         timescale=timescale or None,
     )
     made = curve("inverse_sqrt", timescale=timescale, warmup_steps=warmup)
-    assert made == near(expected)
+    assert made == near(expected, eps=FLOAT64)
 
 
 def test_min_factor_is_that_of_transformers():
@@ -89,7 +89,7 @@ def test_min_factor_is_that_of_transformers():
         min_lr_rate=0.2,
     )
     made = curve("cosine", warmup_steps=7, min_factor=0.2)
-    assert made == near(expected)
+    assert made == near(expected, eps=FLOAT64)
 
 
 def test_warm_up_rises_in_a_line_from_zero():
@@ -108,7 +108,7 @@ def test_rex_is_the_papers_at_a_bend_of_a_half(bend):
         left = 1 - step / 10
         # arXiv:2107.04197, section 3: (1 - t/T) / (1/2 + 1/2 (1 - t/T))
         expected = left if bend == 0 else left / ((1 - bend) + bend * left)
-        assert factor == near(0.1 + 0.9 * expected)
+        assert factor == near(0.1 + 0.9 * expected, eps=FLOAT64)
 
 
 FALLING = ("linear", "cosine", "cosine_restarts", "cosine_waves", "rex", "polynomial")
@@ -120,9 +120,9 @@ def test_first_step_after_the_warm_up_is_full_and_the_step_after_the_last_would_
     assert lr_multiplier(made, step=5, steps=STEPS) == 1.0
     if kind == "cosine_restarts":  # there the next cycle would begin
         last = 0.3 + 0.7 * (1 + math.cos(math.pi * (1 - 2 / 35))) / 2
-        assert lr_multiplier(made, step=39, steps=STEPS) == near(last)
+        assert lr_multiplier(made, step=39, steps=STEPS) == near(last, eps=FLOAT64)
     else:
-        assert lr_multiplier(made, step=STEPS, steps=STEPS) == near(0.3)
+        assert lr_multiplier(made, step=STEPS, steps=STEPS) == near(0.3, eps=FLOAT64)
 
 
 def test_the_factor_of_a_batch_is_its_images_or_their_square_root():
@@ -142,7 +142,7 @@ def test_restarts_come_in_the_step_they_belong_to(cycles):
 def test_points_are_joined_by_straight_lines_and_constant_at_the_ends():
     points = [(0.2, 0.5), (0.4, 1.5), (0.8, 0.3)]
     made = curve("points", 10, points=[{"at": at, "factor": factor} for at, factor in points])
-    assert made == near([0.5, 0.5, 0.5, 1.0, 1.5, 1.2, 0.9, 0.6, 0.3, 0.3])
+    assert made == near([0.5, 0.5, 0.5, 1.0, 1.5, 1.2, 0.9, 0.6, 0.3, 0.3], eps=FLOAT64)
 
 
 def test_two_points_at_one_place_are_a_jump():
@@ -152,7 +152,7 @@ def test_two_points_at_one_place_are_a_jump():
 
 @each("kind", ["constant", *FALLING, "inverse_sqrt"])
 def test_a_run_that_is_all_warm_up_divides_by_nothing(kind):
-    assert curve(kind, 3, warmup_steps=3) == near([0, 1 / 3, 2 / 3])
+    assert curve(kind, 3, warmup_steps=3) == near([0, 1 / 3, 2 / 3], eps=FLOAT64)
 
 
 @each("kind", ["constant", *FALLING, "inverse_sqrt", "points"])

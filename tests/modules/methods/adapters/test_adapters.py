@@ -20,7 +20,7 @@ from onetrainer.config.methods.low_rank import Lora
 from tests import tiny
 from tests.adapters import KINDS, predict, section, shake
 from tests.cases import cases
-from tests.close import close, near
+from tests.close import ROUNDINGS, close, near
 from tests.each import each
 from tests.exports import export
 from tests.managed import checkpoint
@@ -70,7 +70,7 @@ def test_adapters_begin_without_effect_and_end_as_the_merged_weights(tmp_path, n
     before = predict(adapted)
     method = Adapters.attach(adapted, section(kind, text=True, targets="full"), seed=0)
     # DoRA divides a length by itself, which is 1 but for rounding.
-    close(predict(adapted), before)
+    close(predict(adapted), before, roundings=ROUNDINGS if "dora" in kind else 0)
     shake(method)
     path = tmp_path / "adapter.safetensors"
     export(method, path, dtype=torch.float32, metadata={})
