@@ -2,31 +2,31 @@ r"""Weights of words in prompts: "(word)", "(word:1.3)", "[word]", and "\(" for 
 
 AUTOMATIC1111's web UI multiplies the weights of nested parentheses; its brackets divide. In ComfyUI
 a number replaces the weights around it, and brackets are text. Sources: the former's wiki,
-"Features: Attention/emphasis"; the latter's README, "Notes".
+"Features: Attention/emphasis"; the latter's README, "Notes", and what its parser does with
+parentheses that have no partner.
 """
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onetrainer.config.base.prompt_weights import PromptWeights
 
 _WITHOUT_NUMBER = 1.1
 _NUMBER = r":\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*\)"
-_MARKS: Mapping[str, re.Pattern[str]] = {
-    "a1111": re.compile(rf"\\[()\[\]\\]?|{_NUMBER}|[()\[\]]"),
-    "comfyui": re.compile(rf"\\[()]|{_NUMBER}|[()]"),
-}
+_MARKS = re.compile(rf"\\[()\[\]\\]?|{_NUMBER}|[()\[\]]")
+_ESCAPED = {"\\(": "\x01", "\\)": "\x02"}
+"""Parentheses that are text in ComfyUI, by characters that no prompt has."""
 _WEIGHTED = re.compile(rf"\([^()]*{_NUMBER}")
 
 
 @dataclass
 class _Piece:
-    """A text and its weight so far. is_fixed: Whether parentheses around do not change it."""
+    """A text and its weight so far."""
 
     text: str
     weight: float = 1.0
-    is_fixed: bool = False
 
 
 def has_weights(text: str) -> bool:
@@ -35,41 +35,99 @@ def has_weights(text: str) -> bool:
 
 
 def weighted_pieces(text: str, style: PromptWeights) -> list[tuple[str, float]]:
-    """Return the pieces of a text with their weights; consecutive weights differ."""
-    if style == "off":
-        return [(text, 1.0)]
+    """Return the pieces of a text with their weights, each of which is tokenized by itself."""
+    match style:
+        case "off":
+            return [(text, 1.0)]
+        case "a1111":
+            return _a1111_pieces(text)
+        case "comfyui":
+            return _comfyui_pieces(text)
+
+
+def _a1111_pieces(text: str) -> list[tuple[str, float]]:
     found: list[_Piece] = []
     opened: dict[str, list[int]] = {"(": [], "[": []}
     end = 0
-    for mark in _MARKS[style].finditer(text):
+    for mark in _MARKS.finditer(text):
         found.append(_Piece(text[end : mark.start()]))
         end = mark.end()
         pair = {")": "(", "]": "["}.get(mark[0][-1], "")
         if mark[0] in opened:
             opened[mark[0]].append(len(found))
-            found.append(_Piece(""))  # the parenthesis, if it is never closed
         elif mark[0][0] != "\\" and opened.get(pair):
             factor = float(mark[1] or _WITHOUT_NUMBER)
-            is_fixed = bool(mark[1]) and style == "comfyui"
-            _multiply(found[opened[pair].pop() :], factor if pair == "(" else 1 / factor, is_fixed)
+            _multiply(found[opened[pair].pop() :], factor if pair == "(" else 1 / factor)
         else:
             found.append(_Piece(mark[0].removeprefix("\\")))
     found.append(_Piece(text[end:]))
     for parenthesis, starts in opened.items():
         for start in starts:
-            if style == "comfyui":
-                found[start].text = parenthesis
-            else:
-                factor = _WITHOUT_NUMBER if parenthesis == "(" else 1 / _WITHOUT_NUMBER
-                _multiply(found[start:], factor, is_fixed=False)
+            factor = _WITHOUT_NUMBER if parenthesis == "(" else 1 / _WITHOUT_NUMBER
+            _multiply(found[start:], factor)
     return _joined(found)
 
 
-def _multiply(pieces: list[_Piece], factor: float, is_fixed: bool) -> None:
+def _multiply(pieces: list[_Piece], factor: float) -> None:
     for piece in pieces:
-        if not piece.is_fixed:
-            piece.weight *= factor
-            piece.is_fixed = is_fixed
+        piece.weight *= factor
+
+
+def _comfyui_pieces(text: str) -> list[tuple[str, float]]:
+    for escaped, mark in _ESCAPED.items():
+        text = text.replace(escaped, mark)
+    found: list[tuple[str, float]] = []
+    waiting = [(text, 1.0, False)]
+    while waiting:  # not recursive: prompts may nest deeper than Python does
+        part, weight, is_plain = waiting.pop()
+        if is_plain:
+            found.append((part, weight))
+            continue
+        inner = []
+        for group in _groups(part):
+            if len(group) < 2 or group[0] != "(" or group[-1] != ")":
+                inner.append((group, weight, True))
+                continue
+            content, _, number = group[1:-1].rpartition(":")
+            own = _number(number) if content else None
+            if own is None:
+                inner.append((group[1:-1], weight * _WITHOUT_NUMBER, False))
+            else:
+                inner.append((content, own, False))
+        waiting += reversed(inner)
+    originals = str.maketrans({mark: escaped[1:] for escaped, mark in _ESCAPED.items()})
+    return [(part.translate(originals), weight) for part, weight in found] or [("", 1.0)]
+
+
+def _groups(text: str) -> Iterator[str]:
+    """Split a text around its outer parentheses.
+
+    One that closes too much makes up for the next one that opens, so that neither marks a group.
+    """
+    depth = start = 0
+    for at, char in enumerate(text):
+        if char == "(":
+            if depth == 0:
+                if start < at:
+                    yield text[start:at]
+                start = at
+            depth += 1
+        elif char == ")":
+            depth -= 1
+            if depth == 0:
+                yield text[start : at + 1]
+                start = at + 1
+    if start < len(text):
+        yield text[start:]
+
+
+def _number(text: str) -> float | None:
+    """Return a number as Python writes it: "1.3", " 2. ", "1e1"; None for anything else."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _joined(pieces: list[_Piece]) -> list[tuple[str, float]]:

@@ -22,13 +22,24 @@ A1111 = {
     "": [("", 1)],
     "()": [("", 1)],
 }
+# By what its parser does (comfy/sd1_clip.py).
 COMFYUI = {
     "an (important) word": [("an ", 1), ("important", 1.1), (" word", 1)],
     "((a)) ((b:1.3)) ((c) d:0.5)": [
         *[("a", 1.21), (" ", 1), ("b", 1.3), (" ", 1), ("c", 0.55), (" d", 0.5)]
     ],
-    r"[a] \(b\) (c": [(r"[a] (b) (c", 1)],
+    r"[a] \(b\) (c": [("[a] (b) ", 1), ("(c", 1)],
     "(a: 2. ) b)": [("a", 2), (" b)", 1)],
+    "(word:1e1) (x:+.5)": [("word", 10), (" ", 1), ("x", 0.5)],
+    "(:1.3) (a:b) (c:nan)": [*[(":1.3", 1.1), (" ", 1), ("a:b", 1.1), (" ", 1), ("c:nan", 1.1)]],
+    # One that closes too much takes the group from the next one.
+    "a) (b:1.3) c": [("a) (b:1.3) c", 1)],
+    "a) ((b:1.3) c": [("a) (", 1), ("b", 1.3), (" c", 1)],
+    # One that is never closed, with a number at the end of the text.
+    "(a (b:1.3)": [("a ", 1.3), ("(b", 1.3)],
+    "(a (b:1.3) c": [("(a (b:1.3) c", 1)],
+    "()": [("", 1)],
+    "": [("", 1)],
 }
 
 
@@ -38,6 +49,12 @@ def test_weights_are_read_as_the_program_documents_them(style, cases):
         found = weighted_pieces(text, style)
         assert [piece for piece, _ in found] == [piece for piece, _ in expected], text
         assert [weight for _, weight in found] == pytest.approx([w for _, w in expected]), text
+
+
+def test_a_text_of_parentheses_is_read_however_deep():
+    for style in ("a1111", "comfyui"):
+        ((word, weight),) = weighted_pieces("(" * 2000 + "a" + ")" * 2000, style)
+        assert (word, weight) == ("a", pytest.approx(1.1**2000))
 
 
 def test_without_weights_a_text_stays_as_it_is():
