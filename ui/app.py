@@ -99,7 +99,11 @@ class App:
 
     def run(self) -> None:
         """Show the window until it is closed."""
-        self.root.mainloop()
+        # Imported late to keep the start of the window fast.
+        from ui.background.notices import showing_notices
+
+        with showing_notices(self.jobs, self.show_message):
+            self.root.mainloop()
 
     def refresh(self) -> None:
         """Update the screen to the draft and the session."""

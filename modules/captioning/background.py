@@ -7,7 +7,6 @@ Sources: Qin et al. 2020, arXiv:2005.09007 (U²-Net); Qin et al. 2022, arXiv:220
 Zheng et al. 2024, arXiv:2401.03407 (BiRefNet); their authors' programs, and rembg's of all three.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from modules.captioning.describer import Found
 from modules.captioning.onnx_model import OnnxModel
 from onetrainer.captioning.kinds import onnx_file
 from onetrainer.errors import UserError
+from onetrainer.files.own_json import parse_object
 
 _SIDE = 1024  # where neither the network nor its settings say it
 
@@ -79,7 +79,7 @@ def normalization_of(file: Path) -> Normalization:
     """Return how a network's input is normalized."""
     for folder in (file.parent, file.parent.parent):  # of "onnx/model.onnx" above it
         try:
-            settings = json.loads((folder / "preprocessor_config.json").read_bytes())
+            settings = parse_object((folder / "preprocessor_config.json").read_bytes())
             return Normalization(tuple(settings["image_mean"]), tuple(settings["image_std"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue

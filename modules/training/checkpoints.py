@@ -27,6 +27,7 @@ from modules.training.checkpoint_record import CheckpointRecord
 from modules.training.engine import Engine
 from onetrainer.errors import StateLost, UserError
 from onetrainer.files.atomic import sync_folder, write_atomic
+from onetrainer.files.own_json import parse_object
 from onetrainer.run.checkpoint_files import (
     DamagedCheckpoint,
     set_aside,
@@ -216,7 +217,7 @@ class Checkpoints:
             self.method.load_state_dict(weights)
             # Of layers that nothing reads, which earlier versions trained, too.
             former = weights.keys() - self.method.state_dict().keys()
-            values = json.loads((path / OPTIMIZER_VALUES_FILE).read_text())
+            values = parse_object((path / OPTIMIZER_VALUES_FILE).read_bytes(), with_nan=True)
             warnings = self.optimizer.load(
                 load_file(path / OPTIMIZER_FILE), values, former=frozenset(former)
             )

@@ -22,6 +22,7 @@ from modules.training.inbox import Inbox
 from onetrainer.config.base.amount import known
 from onetrainer.config.run.output import Output
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.own_json import read_own
 from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase
@@ -186,10 +187,8 @@ class ExportTask:
 
     def _recorded(self) -> dict[int, list[str]]:
         """Return the files that this task wrote and did not delete; nothing else is deleted."""
-        try:
-            return _EXPORTS.validate_json(self.save.folder.exports.read_bytes())
-        except (FileNotFoundError, ValueError):
-            return {}
+        lost = "the files that it names are kept"
+        return read_own(self.save.folder.exports, dict[int, list[str]], {}, lost=lost)
 
     def _delete(self, name: str) -> None:
         path = self.save.folder.output / Path(name).name  # of no other folder, whatever is recorded

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from onetrainer.config.fields import setting_at
+from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.redaction import redact
 
 # Texts of the config that say how training was set up, and nothing about the images.
@@ -74,8 +75,8 @@ class PrivateText:
 
     def _line(self, line: str) -> str:
         try:
-            return json.dumps(self._event(json.loads(line)), ensure_ascii=False)
-        except (ValueError, RecursionError):
+            return json.dumps(self._event(parse_object(line, with_nan=True)), ensure_ascii=False)
+        except NotOurs:
             return '{"type": "<damaged line>"}'
 
     def _event(self, value: object) -> object:

@@ -1,6 +1,5 @@
 """A report about a run, to attach to a bug report: one archive without private data."""
 
-import json
 import os
 import time
 import zipfile
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import atomic_file
+from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.run.run_folder import STATE_FILE, RunFolder
 from onetrainer.support.findings import Finding
 from onetrainer.support.private_text import PrivateText
@@ -145,10 +145,9 @@ def _parts(
 def _config(folder: RunFolder, private: PrivateText) -> str:
     text = _read(folder.config, _MOST_CONFIG_BYTES)
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        return private.of_config(parse_object(text))
+    except NotOurs:
         return private.of_broken_config(text)
-    return private.of_config(document if isinstance(document, dict) else {"": document})
 
 
 def _state(folder: RunFolder, private: PrivateText) -> str:

@@ -15,6 +15,7 @@ from onetrainer import program
 from onetrainer.errors import Problem, UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked
+from onetrainer.files.own_json import read_own
 from onetrainer.run.run_folder import cannot_write
 from onetrainer.run.user_folder import user_folder
 from onetrainer.trust.function_file import UserFunction, find_function
@@ -129,10 +130,4 @@ def _digest(function: UserFunction) -> str:
 
 def _trusted_digests() -> Mapping[str, str]:
     """Return this user's trusted digests by file; empty if there are none or they are damaged."""
-    try:
-        digests = json.loads((user_folder() / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(digests, dict):
-        return {}
-    return {str(key): value for key, value in digests.items() if isinstance(value, str)}
+    return read_own(user_folder() / FILE, dict[str, str], {}, lost="the rest is not trusted")
