@@ -19,9 +19,9 @@ from PIL import Image
 from modules.captioning.describer import Found
 from modules.captioning.onnx_model import OnnxModel
 from onetrainer.captioning.kinds import onnx_file
-from onetrainer.errors import UserError
-from onetrainer.files.own_json import parse_object
+from onetrainer.files.own_json import NotOurs, parse_object, typed
 
+_Colors = tuple[float, float, float]
 _SIDE = 1024  # where neither the network nor its settings say it
 
 
@@ -29,8 +29,8 @@ _SIDE = 1024  # where neither the network nor its settings say it
 class Normalization:
     """What is subtracted from red, green and blue from 0 to 1, and what they are divided by."""
 
-    mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # of ImageNet: U²-Net, BiRefNet
-    deviation: tuple[float, ...] = (0.229, 0.224, 0.225)
+    mean: _Colors = (0.485, 0.456, 0.406)  # of ImageNet: U²-Net, BiRefNet
+    deviation: _Colors = (0.229, 0.224, 0.225)
 
 
 _OF_NAMES = {
@@ -50,17 +50,14 @@ class Background:
         self.notes = self._model.notes
         channels, height, width = self._model.shape
         if channels not in (3, None):
-            raise UserError(
-                f"{file}: this network does not take images as U²-Net does",
-                "Expected 3 colors × height × width",
-                "Choose another model",
-            )
+            what = "does not take images as U²-Net does"
+            raise self._model.unfit(what, "3 colors × height × width")
         self._size = (width or _SIDE, height or _SIDE)
 
     def describe(self, images: Sequence[Image.Image]) -> list[Found]:
         """Return the mask of each image's subject."""
         pixels = [background_pixels(image, self._size, self._normalization) for image in images]
-        values = self._model(np.stack(pixels))[:, 0]  # (B, height, width)
+        values = self._model(np.stack(pixels), dimensions=4)[:, 0]  # (B, height, width)
         return [Found(mask=_gray(each)) for each in values]
 
 
@@ -80,9 +77,11 @@ def normalization_of(file: Path) -> Normalization:
     for folder in (file.parent, file.parent.parent):  # of "onnx/model.onnx" above it
         try:
             settings = parse_object((folder / "preprocessor_config.json").read_bytes())
-            return Normalization(tuple(settings["image_mean"]), tuple(settings["image_std"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            mean, deviation = (typed(settings[key], _Colors) for key in ("image_mean", "image_std"))
+        except (OSError, NotOurs, KeyError):
             continue
+        if min(deviation) > 0:
+            return Normalization(mean, deviation)
     name = f"{file.parent.name}/{file.name}".lower().replace("_", "-")
     return next((each for part, each in _OF_NAMES.items() if part in name), Normalization())
 

@@ -86,7 +86,11 @@ def find_restore_point(
                 damage[path] = str(error)
     unusable = unusable_checkpoints(folder.checkpoints)
     if sound is not None:
-        newer = {p: what for p, what in unusable.items() if step_of(p) > sound.step}
+        newer = {
+            path: what
+            for path, what in unusable.items()
+            if step_of(path) > sound.step and any(path.iterdir())  # else a deletion's rest
+        }
         return RestorePoint(sound, tuple(_set_aside(damage | newer, sound.step)))
     damage |= unusable
     if not damage:

@@ -33,8 +33,10 @@ def clean(folder: RunFolder) -> None:
     complete, newest = {path for _, path in folder.complete_checkpoints()}, folder.newest_step()
     for path in folder.checkpoints.glob("step-*"):
         found = _CHECKPOINT.fullmatch(path.name)
-        if found and path not in complete and (found[2] or int(found[1]) < newest):
-            with suppress(OSError):
+        if not found or path in complete:
+            continue
+        with suppress(OSError):
+            if found[2] or int(found[1]) < newest or (complete and not any(path.iterdir())):
                 remove_checkpoint(path)
 
 
