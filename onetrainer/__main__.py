@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from onetrainer import __version__
 from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError, problem_json
+from onetrainer.redaction import without_tokens
 
 Options = dict[str, dict[str, Any]]
 
@@ -253,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from onetrainer.config.renamed import rename_notes
 
             for note in rename_notes(settings):
-                sys.stderr.write(f"{note}\n")
+                sys.stderr.write(f"{without_tokens(note)}\n")
         command = import_module(f"onetrainer.cli.{COMMANDS[options.command][0]}")
         run: Callable[[argparse.Namespace], int] = vars(command)[options.command.replace("-", "_")]
         return run(options)
@@ -272,6 +273,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{problem_json(str(error))}\n")
         sys.stderr.write(f"{error}\n")
         return EXIT_USER
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors say no token."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(without_tokens(message))
 
 
 def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
@@ -293,9 +301,7 @@ def open_window() -> int:
 
 def make_parser(command: str) -> argparse.ArgumentParser:
     """Return the parser of all commands, with the options of requests only for this one."""
-    parser = argparse.ArgumentParser(
-        prog="onetrainer", description="Train Stable Diffusion on your images."
-    )
+    parser = _Parser(prog="onetrainer", description="Train Stable Diffusion on your images.")
     parser.add_argument("--version", action="version", version=f"onetrainer {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, (_, text, options) in COMMANDS.items():

@@ -9,6 +9,7 @@ from typing import Any
 from onetrainer.errors import UserError
 from onetrainer.files.own_json import MAX_DEPTH as MAX_DEPTH
 from onetrainer.files.own_json import DuplicateKey, is_deep, unique_keys
+from onetrainer.redaction import without_tokens, without_tokens_inside
 
 Document = dict[str, Any]
 
@@ -108,13 +109,20 @@ def lines_of_keys(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
 
 
 def json_text(document: object) -> str:
-    """Return a document as JSON for people and programs; what JSON does not know becomes text."""
-    return json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    """Return a document as JSON for people and programs, without tokens.
+
+    What JSON does not know becomes text.
+    """
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    if without_tokens(text) == text:
+        return text
+    document = without_tokens_inside(json.loads(text))
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def shortened(path: Path, most: int = 200) -> str:
     """Return a path as text, with an ellipsis in the middle beyond `most` characters."""
-    text = str(path)
+    text = without_tokens(str(path))
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 :]}"
 
 

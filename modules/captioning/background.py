@@ -19,7 +19,7 @@ from PIL import Image
 from modules.captioning.describer import Found
 from modules.captioning.onnx_model import OnnxModel
 from onetrainer.captioning.kinds import onnx_file
-from onetrainer.files.own_json import NotOurs, parse_object, typed
+from onetrainer.files.own_json import NotOurs, parse_json, typed
 
 _Colors = tuple[float, float, float]
 _SIDE = 1024  # where neither the network nor its settings say it
@@ -31,6 +31,14 @@ class Normalization:
 
     mean: _Colors = (0.485, 0.456, 0.406)  # of ImageNet: U²-Net, BiRefNet
     deviation: _Colors = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What a preprocessor_config.json says of it."""
+
+    image_mean: _Colors
+    image_std: _Colors
 
 
 _OF_NAMES = {
@@ -76,12 +84,12 @@ def normalization_of(file: Path) -> Normalization:
     """Return how a network's input is normalized."""
     for folder in (file.parent, file.parent.parent):  # of "onnx/model.onnx" above it
         try:
-            settings = parse_object((folder / "preprocessor_config.json").read_bytes())
-            mean, deviation = (typed(settings[key], _Colors) for key in ("image_mean", "image_std"))
-        except (OSError, NotOurs, KeyError):
+            content = (folder / "preprocessor_config.json").read_bytes()
+            settings = typed(parse_json(content), _Settings)
+        except (OSError, NotOurs):
             continue
-        if min(deviation) > 0:
-            return Normalization(mean, deviation)
+        if min(settings.image_std) > 0:
+            return Normalization(settings.image_mean, settings.image_std)
     name = f"{file.parent.name}/{file.name}".lower().replace("_", "-")
     return next((each for part, each in _OF_NAMES.items() if part in name), Normalization())
 

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, get_args
 
 from onetrainer.files.own_json import NotOurs, parse_object, typed
-from onetrainer.redaction import without_tokens
+from onetrainer.redaction import without_tokens, without_tokens_inside
 from onetrainer.run.events import Evaluated, Event
 
 _EVENT_TYPES: dict[str, type[Event]] = {event.__name__: event for event in get_args(Event)}
@@ -44,8 +44,7 @@ def encode_event(event: Event, *, time: float) -> str:
     body = {"type": name, "time": time, **values}
     line = _ENCODER.encode(body)
     if without_tokens(line) != line:
-        # Text by text: a replacement may not cut an escape sequence.
-        line = _ENCODER.encode(_without_tokens(body))
+        line = _ENCODER.encode(without_tokens_inside(body))
     return f"{line}\n"
 
 
@@ -78,17 +77,6 @@ def event_time(line: str) -> float:
     """Return the time of a line that is an event, in seconds since the epoch; 0 without one."""
     found = _TIME.search(line)
     return float(found[1]) if found else 0.0
-
-
-def _without_tokens(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _without_tokens(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_without_tokens(inner) for inner in value]
-        case str():
-            return without_tokens(value)
-    return value
 
 
 def _with_current_names(value: Any, names: Mapping[str, str]) -> Any:
