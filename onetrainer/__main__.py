@@ -36,6 +36,7 @@ _PROCESSES = _value(
     "N", "train in so many processes, each on a device of its own (hardware.processes)", type=int
 )
 _RUN: Options = {"run_folder": {"type": Path, "help": "the run's folder"}}
+_YES = _flag("do not ask for what the run does outside its folder")
 _STEP = "the step of the checkpoint (default: that of the newest one)"
 _PLACE = "folder, a config file, a preset or a run's folder"
 _OWN_FOLDER = "a new or empty folder for this run (default: a new one in output.folder)"
@@ -80,7 +81,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
     "resume": (
         "runs",
         "continue a run from its newest checkpoint",
-        {**_RUN, "--processes": _PROCESSES},
+        {**_RUN, "--processes": _PROCESSES, "--yes": _YES},
     ),
     "fork": (
         "runs",
@@ -90,6 +91,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
             "--step": _value("N", _STEP, type=int),
             "--set": _SET,
             "--run-folder": _value("FOLDER", _OWN_FOLDER, type=Path),
+            "--yes": _YES,
         },
     ),
     "stop": (
@@ -113,6 +115,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
             "--device": _value("DEVICE", "add, device: where the runs train", choices=DEVICES),
             "--no-forecast": _flag("do not forecast how long an added run takes"),
             "--to": _value("N", "move: the new place among the waiting ones", type=int, default=1),
+            "--yes": _YES,
             "--keep": _flag("serve: also wait for runs that are added later"),
             "--json": _JSON,
         },

@@ -13,7 +13,7 @@ from onetrainer.config.base.prompt_weights import PromptWeights
 from onetrainer.config.run.sampling import Prompt, SamplerName
 from onetrainer.files.atomic import atomic_file
 from onetrainer.model_files.hub import is_hub_name
-from onetrainer.redaction import without_tokens
+from onetrainer.redaction import without_tokens, without_tokens_inside
 
 # Of a prompt, in an image: paths, and what chooses the images.
 NOT_SHOWN = {"use", "strengths", "image", "mask"}

@@ -2,12 +2,13 @@
 
 Trust is stored per user, not per run or config, since a config may come from anybody: by the path
 of the function's file and a digest of its content and of what it imports from beside it. A changed
-file must be trusted again. Installed packages are not checked.
+file must be trusted again. Installed packages are not checked. What a run does outside its folder
+is confirmed in the same file, a line each.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import decode_source
 from typing import Literal
 
@@ -51,14 +52,17 @@ def trust(function: UserFunction) -> None:
 
     Raises UserError if this cannot be stored.
     """
-    file = user_folder() / FILE
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with locked(file.with_name(f"{FILE}.lock"), wait=_LOCK_WAIT):
-            digests = {**_trusted_digests(), str(function.file): _digest(function)}
-            write_atomic(file, (json.dumps(digests, indent=2) + "\n").encode())
-    except OSError as error:
-        raise cannot_write(file, error) from error
+    _store({str(function.file): _digest(function)})
+
+
+def is_confirmed(effect: str) -> bool:
+    """Return whether a person has confirmed what a run does outside its folder, a line of text."""
+    return _key(effect) in _trusted_digests()
+
+
+def confirm(effects: Iterable[str]) -> None:
+    """Remember lines that a person has confirmed. Raises UserError if this cannot be stored."""
+    _store({_key(effect): "confirmed" for effect in effects})
 
 
 def trusted_function(spec: str) -> UserFunction:
@@ -126,6 +130,21 @@ def _digest(function: UserFunction) -> str:
         total.update(hashlib.sha256(content).digest())
     total.update(own)
     return total.hexdigest()
+
+
+def _key(effect: str) -> str:
+    return f"effect {hashlib.sha256(effect.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def _store(entries: Mapping[str, str]) -> None:
+    file = user_folder() / FILE
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with locked(file.with_name(f"{FILE}.lock"), wait=_LOCK_WAIT):
+            digests = {**_trusted_digests(), **entries}
+            write_atomic(file, (json.dumps(digests, indent=2) + "\n").encode())
+    except OSError as error:
+        raise cannot_write(file, error) from error
 
 
 def _trusted_digests() -> Mapping[str, str]:
