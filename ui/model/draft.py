@@ -319,10 +319,6 @@ class Draft:
         require_outside_run(path)
         config = preset_fields.portable_config(self.config())
         presets.save_preset(config, path, description=description, notes=notes_of(path))
-        # What a person saves is their own, wherever the file is: nothing in it is asked for.
-        from onetrainer.checks.effects import confirm_effects, new_effects
-
-        confirm_effects(new_effects(config, path.absolute().parent))
         self.origin = PresetOrigin(preset_name(path), path, True, description)
         before, self.document = self.document, config.model_dump(mode="json")
         self.base = self.document

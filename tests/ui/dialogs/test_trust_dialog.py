@@ -11,6 +11,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.trust import trusted_files
 from tests.ui.pumping import once_asked
 from ui.dialogs.trust_dialog import confirm_draft, confirm_functions, untrusted_functions
+from ui.model.draft import Draft
 
 CODE = "import math\n\n\ndef mine(pictures, prompts):\n    return [0.0] * len(prompts)\n"
 
@@ -98,7 +99,7 @@ def test_what_a_file_from_elsewhere_does_outside_is_asked_for_and_what_was_writt
     file = tmp_path / "strange" / "a.json"
     file.parent.mkdir()
     file.write_text(json.dumps({"data": {"cache_folder": str(tmp_path / "precious")}}))
-    draft = context.draft
+    draft = context.draft = Draft()
     draft.load(file)
 
     def press(answer):
@@ -111,5 +112,3 @@ def test_what_a_file_from_elsewhere_does_outside_is_asked_for_and_what_was_writt
     assert confirm_draft(context, draft.config())  # without a question
     draft.set("data.cache_folder", str(tmp_path / "mine"))
     assert confirm_draft(context, draft.config())  # written here
-    draft.save(file)
-    assert confirm_draft(context, draft.config())  # and saved here
