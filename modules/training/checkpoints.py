@@ -37,7 +37,7 @@ from onetrainer.run.checkpoint_files import (
 )
 from onetrainer.run.leftovers import PART_SUFFIX, remove_checkpoint
 from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
-from onetrainer.run.starred import starred_steps
+from onetrainer.run.starred import are_stars_known, starred_steps
 
 if TYPE_CHECKING:
     from modules.sharding.sharding import Sharding
@@ -172,7 +172,7 @@ class Checkpoints:
         beyond = self.folder.complete_checkpoints()[: -self.keep]
         kept = starred_steps(self.folder) | {best_step}
         superfluous = [path for step, path in beyond if step not in kept]
-        if not superfluous:
+        if not superfluous or not are_stars_known(self.folder):
             return
         path = self.folder.checkpoint(newest)
         try:

@@ -27,7 +27,7 @@ from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase
 from onetrainer.run.run_folder import RunFolder, cannot_write
-from onetrainer.run.starred import starred_steps
+from onetrainer.run.starred import are_stars_known, starred_steps
 from onetrainer.schedules.amounts import Plan, is_due
 
 if TYPE_CHECKING:
@@ -179,7 +179,8 @@ class ExportTask:
             files = self.save.export(step, is_final=False)
             made = self._recorded() | {step: [path.name for path in files]}
             past = sorted(number for number in made if number <= step)
-            keep = self.save.section.keep_exports or len(past)
+            is_deleting = self.save.section.keep_exports and are_stars_known(self.save.folder)
+            keep = self.save.section.keep_exports if is_deleting else len(past)
             for old in {*past[:-keep]} - starred_steps(self.save.folder) - {self.save.best_step()}:
                 for name in made.pop(old):
                     self._delete(name)

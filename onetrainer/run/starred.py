@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 from onetrainer.files.atomic import write_atomic
-from onetrainer.files.own_json import read_own, set_aside
+from onetrainer.files.own_json import NotOurs, parse_json, read_own, set_aside, typed
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
 
@@ -17,6 +17,17 @@ def starred_steps(folder: RunFolder) -> frozenset[int]:
     """Return the starred steps of a run, of a damaged file those that are sound."""
     lost = "the rest counts as not starred"
     return frozenset(read_own(folder.starred, _Starred, _Starred(), lost=lost).steps)
+
+
+def are_stars_known(folder: RunFolder) -> bool:
+    """Return whether every star can be read; if not, nothing is deleted that may have one."""
+    try:
+        typed(parse_json(folder.starred.read_bytes()), _Starred)
+    except FileNotFoundError:
+        return True
+    except (OSError, NotOurs):
+        return False
+    return True
 
 
 def star(folder: RunFolder, step: int, *, is_starred: bool) -> frozenset[int]:

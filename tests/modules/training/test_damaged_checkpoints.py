@@ -138,6 +138,16 @@ def test_damaged_ones_neither_count_as_kept_nor_are_deleted(made, folder):
     assert names(folder) == ["step-000002.damaged", "step-000003", "step-000004"]
 
 
+def test_where_the_stars_are_damaged_nothing_that_may_have_one_is_deleted(made, folder):
+    folder.starred.write_text('{"steps": [1, ')
+    for step in (1, 2, 3, 4):
+        made.save(folder, step)
+    assert len(names(folder)) == 4
+    folder.starred.write_text('{"steps": [1]}')
+    made.save(folder, 5)
+    assert "step-000001" in names(folder) and len(names(folder)) < 5
+
+
 def test_what_a_disk_reads_back_is_checked_before_an_older_one_is_deleted(
     made, folder, monkeypatch
 ):
