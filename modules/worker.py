@@ -32,6 +32,7 @@ from modules.world.link import Hub, Line
 from onetrainer.config.base.section import Section
 from onetrainer.config.run.hardware import process_count
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
+from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.redaction import without_tokens
 from onetrainer.run.client import FOLLOW, WARM
@@ -376,10 +377,9 @@ def _read(path: Path) -> str:
 def _parse_object(text: str) -> Mapping[str, Any]:
     """Parse a JSON object; empty if it is not one, which the job itself reports."""
     try:
-        content = json.loads(text)
-    except ValueError:
+        return parse_object(text)
+    except NotOurs:
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _write(folder: RunFolder, event: Failed) -> None:

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from onetrainer import __version__
 from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError, problem_json
+from onetrainer.redaction import without_tokens
 
 Options = dict[str, dict[str, Any]]
 
@@ -35,6 +36,7 @@ _PROCESSES = _value(
     "N", "train in so many processes, each on a device of its own (hardware.processes)", type=int
 )
 _RUN: Options = {"run_folder": {"type": Path, "help": "the run's folder"}}
+_YES = _flag("do not ask for what the run does outside its folder")
 _STEP = "the step of the checkpoint (default: that of the newest one)"
 _PLACE = "folder, a config file, a preset or a run's folder"
 _OWN_FOLDER = "a new or empty folder for this run (default: a new one in output.folder)"
@@ -79,7 +81,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
     "resume": (
         "runs",
         "continue a run from its newest checkpoint",
-        {**_RUN, "--processes": _PROCESSES},
+        {**_RUN, "--processes": _PROCESSES, "--yes": _YES},
     ),
     "fork": (
         "runs",
@@ -89,6 +91,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
             "--step": _value("N", _STEP, type=int),
             "--set": _SET,
             "--run-folder": _value("FOLDER", _OWN_FOLDER, type=Path),
+            "--yes": _YES,
         },
     ),
     "stop": (
@@ -112,6 +115,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
             "--device": _value("DEVICE", "add, device: where the runs train", choices=DEVICES),
             "--no-forecast": _flag("do not forecast how long an added run takes"),
             "--to": _value("N", "move: the new place among the waiting ones", type=int, default=1),
+            "--yes": _YES,
             "--keep": _flag("serve: also wait for runs that are added later"),
             "--json": _JSON,
         },
@@ -253,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from onetrainer.config.renamed import rename_notes
 
             for note in rename_notes(settings):
-                sys.stderr.write(f"{note}\n")
+                sys.stderr.write(f"{without_tokens(note)}\n")
         command = import_module(f"onetrainer.cli.{COMMANDS[options.command][0]}")
         run: Callable[[argparse.Namespace], int] = vars(command)[options.command.replace("-", "_")]
         return run(options)
@@ -272,6 +276,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{problem_json(str(error))}\n")
         sys.stderr.write(f"{error}\n")
         return EXIT_USER
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors say no token."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(without_tokens(message))
 
 
 def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
@@ -293,9 +304,7 @@ def open_window() -> int:
 
 def make_parser(command: str) -> argparse.ArgumentParser:
     """Return the parser of all commands, with the options of requests only for this one."""
-    parser = argparse.ArgumentParser(
-        prog="onetrainer", description="Train Stable Diffusion on your images."
-    )
+    parser = _Parser(prog="onetrainer", description="Train Stable Diffusion on your images.")
     parser.add_argument("--version", action="version", version=f"onetrainer {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, (_, text, options) in COMMANDS.items():

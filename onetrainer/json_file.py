@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
+from onetrainer.files.own_json import MAX_DEPTH as MAX_DEPTH
+from onetrainer.files.own_json import DuplicateKey, is_deep, unique_keys
+from onetrainer.redaction import without_tokens, without_tokens_inside
 
 Document = dict[str, Any]
 
-MAX_DEPTH = 50
-"""Levels of a config, which has six; the functions that walk it call themselves."""
 MAX_BYTES = 4 << 20
 """Size of a config, which has a few kB; with a thousand image folders 3 MB."""
 
@@ -63,7 +64,7 @@ def read_json(path: Path) -> Document:
 def parse(text: str, *, source: str) -> object:
     """Parse a JSON text. Raises UserError with the line and column of the error."""
     try:
-        document = json.loads(text, object_pairs_hook=_unique_keys)
+        document = json.loads(text, object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise UserError(
@@ -75,7 +76,7 @@ def parse(text: str, *, source: str) -> object:
         raise UserError(
             f"{source}: {_value_error(text, error)}", "Expected a config", "Correct it there."
         ) from error
-    if _is_deep(document):
+    if is_deep(document):
         raise _too_deep(source)
     return document
 
@@ -108,49 +109,33 @@ def lines_of_keys(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
 
 
 def json_text(document: object) -> str:
-    """Return a document as JSON for people and programs; what JSON does not know becomes text."""
-    return json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    """Return a document as JSON for people and programs, without tokens.
+
+    What JSON does not know becomes text.
+    """
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    if without_tokens(text) == text:
+        return text
+    document = without_tokens_inside(json.loads(text))
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def shortened(path: Path, most: int = 200) -> str:
     """Return a path as text, with an ellipsis in the middle beyond `most` characters."""
-    text = str(path)
+    text = without_tokens(str(path))
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 :]}"
-
-
-class _DuplicateKeyError(ValueError):
-    pass
-
-
-def _unique_keys(pairs: list[tuple[str, object]]) -> Document:
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        raise _DuplicateKeyError
-    return document
 
 
 def _value_error(text: str, error: ValueError) -> str:
     """Return where a JSON text has a key twice or too long a number; the rest may be no JSON."""
     first: dict[tuple[str | int, ...], int] = {}
-    for path, line in lines_of_keys(text) if isinstance(error, _DuplicateKeyError) else ():
+    for path, line in lines_of_keys(text) if isinstance(error, DuplicateKey) else ():
         if path in first:
             return f'line {line}: "{path[-1]}" occurs twice, first in line {first[path]}'
         first[path] = line
     number = re.search(rf"\d{{{_MAX_DIGITS + 1},}}", text)
     line = text.count("\n", 0, number.start()) + 1 if number else 0
     return f"line {line}: a number of more than {_MAX_DIGITS} digits"
-
-
-def _is_deep(document: object) -> bool:
-    level = [document]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-    return bool(level)
 
 
 def _too_deep(source: str) -> UserError:

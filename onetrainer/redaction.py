@@ -6,15 +6,20 @@ Tokens are in no message, event or log; the rest is removed from texts that leav
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Compiled when they are first needed, since every command imports them: `re` remembers them.
 _TOKENS = (
-    r"(?<=://)()[^/\s\"'@]+(?=@)",  # https://user:token@host
-    r"(?i)([?&][\w-]*(?:token|key|auth|password|secret|signature|sig)=)[^&\s\"'#]+",
+    # https://user:token@host, also as a path, which has one slash, or backslashes.
+    r"(?i)(\b[a-z][a-z0-9+.-]+:[\\/]{1,4})[^\\/\s\"']+(?=@)",
+    r"(?i)([?&#;][\w-]*(?:token|key|auth|password|secret|signature|sig|credential)=)[^&\s\"'#]+",
     r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}",
+    r"(?i)(\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|token)\s+)[^\s\"']+",
+    r"(?i)((?<![\w-])--?(?:[a-z]+-)*(?:token|password|secret|api-key)[ =])[^\s\"']{6,}",
     r"(\b[A-Z_]*(?:TOKEN|_KEY|SECRET|PASSWORD)[\"']?\s*[:=]\s*[\"']?)[^\s\"',;]{6,}",  # variables
     # Only letters and digits: a folder may be called hf_realistic_vision.
     r"()\b(?:hf_|api_org_|gh[pousr]_|github_pat_)[A-Za-z0-9]{16}\w*",
+    r"()\bAKIA[0-9A-Z]{16}\b",
     r"()\b(?:glpat|sk)-(?=[\w-]*\d)[\w-]{16,}",
 )
 """Each matches what precedes a secret, as a group that stays, and the secret."""
@@ -33,6 +38,21 @@ def without_tokens(text: str) -> str:
     for pattern in _TOKENS:
         text = re.sub(pattern, r"\1<token>", text)
     return text
+
+
+def without_tokens_inside(value: Any) -> Any:  # noqa: ANN401 # JSON
+    """Return JSON whose texts have no tokens.
+
+    Text by text, as a replacement in the JSON itself could cut an escape sequence.
+    """
+    match value:
+        case dict():
+            return {key: without_tokens_inside(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [without_tokens_inside(inner) for inner in value]
+        case str():
+            return without_tokens(value)
+    return value
 
 
 def redact(text: str) -> str:

@@ -3,6 +3,7 @@
 import tkinter as tk
 from collections.abc import Iterator
 
+from onetrainer.redaction import without_tokens
 from ui.actions.closing import Closing
 from ui.actions.dropping import Dropping, take_drops
 from ui.actions.keys import bind_keys
@@ -99,7 +100,11 @@ class App:
 
     def run(self) -> None:
         """Show the window until it is closed."""
-        self.root.mainloop()
+        # Imported late to keep the start of the window fast.
+        from ui.background.notices import showing_notices
+
+        with showing_notices(self.jobs, self.show_message):
+            self.root.mainloop()
 
     def refresh(self) -> None:
         """Update the screen to the draft and the session."""
@@ -237,7 +242,7 @@ class App:
 
     def show_message(self, text: str, offer: Offer | None = None) -> None:
         """Show a short message, with a button for an offer."""
-        self.shell.show_message(text, offer)
+        self.shell.show_message(without_tokens(text), offer)
 
     def show_sample(self, prompt: int, step: int) -> None:
         """Show one sample on the page of samples."""

@@ -21,6 +21,7 @@ from onetrainer.dataset.batch_plan import batch_plan
 from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.own_json import NotOurs, read_json_as
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.messages.formatting import counted
 from onetrainer.rewards.prompts import prompt_plan
@@ -178,10 +179,10 @@ def _read(folder: RunFolder) -> dict[str, int]:
     if not folder.lengths.is_file():
         return {}
     try:
-        return _RECORD.validate_json(folder.lengths.read_bytes(), strict=True)
-    except ValueError as error:
+        return read_json_as(folder.lengths.read_bytes(), dict[str, int])
+    except NotOurs as error:
         raise UserError(
-            f"{folder.lengths}: cannot be read as the record of a run's lengths",
+            f"{folder.lengths}: {error}; it is the record of a run's lengths",
             "Expected a file of this version of the program",
             "Delete it to decide them again.",
         ) from error

@@ -166,7 +166,7 @@ def output_metadata(
         kohya |= {**_data_fields(config.data), **_objective_fields(config.objective)}
         kohya |= _progress_fields(config, dataset, step)
         ours["onetrainer_config"] = _json(without_paths(config))
-        ours |= {TOKEN_RATES: _json(rates)} if (rates := _token_rates(config)) else {}
+        ours |= {TOKEN_RATES: rates} if (rates := _token_rates(config)) else {}
     spec = _spec(
         config,
         model,
@@ -338,12 +338,12 @@ def _rates(config: TrainConfig) -> dict[str, float]:
             return {name: rate * factor for name, rate in rates.items()}
 
 
-def _token_rates(config: TrainConfig) -> dict[str, float]:
-    """Return the learning rate of each trained token, scaled with the batch."""
+def _token_rates(config: TrainConfig) -> str:
+    """Return the learning rate of each trained token, in order, scaled with the batch."""
     section = config.embeddings
     usual = section.lr or config.optimizer.lr
     factor = config.training.lr_factor
-    return {each.token: (each.lr or usual) * factor for each in section.tokens if each.train}
+    return " ".join(str((each.lr or usual) * factor) for each in section.tokens if each.train)
 
 
 def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> dict[str, object]:

@@ -256,6 +256,8 @@ def prompt_evaluation_of(
         grid=grid_of(section, validation.prompts),
         until=run.last.step if run.last else None,
     )
+    for text in files.damaged:
+        run.warn(text)
     if files.incomparable:
         run.warn(
             "the evaluation prompts or their scoring have changed since the checkpoint; earlier"

@@ -114,6 +114,8 @@ def validation_files(run: Run, images: ValidationImages) -> MeasurementFiles[Los
         until=run.last.step if run.last else None,
         since=int(validation_record(images, run.last).rpartition(_SINCE)[2]),
     )
+    for text in files.damaged:
+        run.warn(text)
     if files.incomparable:
         run.warn(
             "the validation images or their measurement have changed since the checkpoint; earlier"

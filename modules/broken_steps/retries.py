@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from modules import seeds
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.own_json import NotOurs, read_json_as
 from onetrainer.run.events import BrokenStep
 from onetrainer.run.run_folder import cannot_write
 
@@ -55,10 +56,10 @@ class Retries:
         if not path.is_file():
             return Retries()
         try:
-            return Retries(_RECORD.validate_json(path.read_bytes(), strict=True))
-        except ValueError as error:
+            return Retries(read_json_as(path.read_bytes(), tuple[Retry, ...]))
+        except NotOurs as error:
             raise UserError(
-                f"{path}: cannot be read as the record of a run's returns",
+                f"{path}: {error}; it is the record of a run's returns",
                 "Expected a file of this version of the program",
                 "Delete it to continue with the full learning rate.",
             ) from error

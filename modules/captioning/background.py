@@ -7,7 +7,6 @@ Sources: Qin et al. 2020, arXiv:2005.09007 (U²-Net); Qin et al. 2022, arXiv:220
 Zheng et al. 2024, arXiv:2401.03407 (BiRefNet); their authors' programs, and rembg's of all three.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,9 @@ from PIL import Image
 from modules.captioning.describer import Found
 from modules.captioning.onnx_model import OnnxModel
 from onetrainer.captioning.kinds import onnx_file
-from onetrainer.errors import UserError
+from onetrainer.files.own_json import NotOurs, parse_json, typed
 
+_Colors = tuple[float, float, float]
 _SIDE = 1024  # where neither the network nor its settings say it
 
 
@@ -29,8 +29,16 @@ _SIDE = 1024  # where neither the network nor its settings say it
 class Normalization:
     """What is subtracted from red, green and blue from 0 to 1, and what they are divided by."""
 
-    mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # of ImageNet: U²-Net, BiRefNet
-    deviation: tuple[float, ...] = (0.229, 0.224, 0.225)
+    mean: _Colors = (0.485, 0.456, 0.406)  # of ImageNet: U²-Net, BiRefNet
+    deviation: _Colors = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What a preprocessor_config.json says of it."""
+
+    image_mean: _Colors
+    image_std: _Colors
 
 
 _OF_NAMES = {
@@ -50,17 +58,14 @@ class Background:
         self.notes = self._model.notes
         channels, height, width = self._model.shape
         if channels not in (3, None):
-            raise UserError(
-                f"{file}: this network does not take images as U²-Net does",
-                "Expected 3 colors × height × width",
-                "Choose another model",
-            )
+            what = "does not take images as U²-Net does"
+            raise self._model.unfit(what, "3 colors × height × width")
         self._size = (width or _SIDE, height or _SIDE)
 
     def describe(self, images: Sequence[Image.Image]) -> list[Found]:
         """Return the mask of each image's subject."""
         pixels = [background_pixels(image, self._size, self._normalization) for image in images]
-        values = self._model(np.stack(pixels))[:, 0]  # (B, height, width)
+        values = self._model(np.stack(pixels), dimensions=4)[:, 0]  # (B, height, width)
         return [Found(mask=_gray(each)) for each in values]
 
 
@@ -79,10 +84,12 @@ def normalization_of(file: Path) -> Normalization:
     """Return how a network's input is normalized."""
     for folder in (file.parent, file.parent.parent):  # of "onnx/model.onnx" above it
         try:
-            settings = json.loads((folder / "preprocessor_config.json").read_bytes())
-            return Normalization(tuple(settings["image_mean"]), tuple(settings["image_std"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            content = (folder / "preprocessor_config.json").read_bytes()
+            settings = typed(parse_json(content), _Settings)
+        except (OSError, NotOurs):
             continue
+        if min(settings.image_std) > 0:
+            return Normalization(settings.image_mean, settings.image_std)
     name = f"{file.parent.name}/{file.name}".lower().replace("_", "-")
     return next((each for part, each in _OF_NAMES.items() if part in name), Normalization())
 

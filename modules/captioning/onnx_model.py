@@ -1,6 +1,7 @@
 """A network in an .onnx file, on a device."""
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ _ON_GPU = {
     "cuda": ("CUDAExecutionProvider", "MIGraphXExecutionProvider", "ROCMExecutionProvider"),
     "mps": ("CoreMLExecutionProvider",),
 }
+_FLOATS, _NUMBERS = "tensor(float)", ("tensor(float)", "tensor(float16)", "tensor(double)")
+_LONGEST = 4096  # pixels; four times what any published network takes
 _CPU = "CPUExecutionProvider"
 
 
@@ -24,6 +27,7 @@ class OnnxModel:
 
     Attributes:
         shape: Of the input, without its first dimension; None where any size fits.
+        output_shape: The same of the output, with its first dimension; empty if it is not said.
         notes: What a person should know about where it runs.
     """
 
@@ -46,23 +50,52 @@ class OnnxModel:
                 "Expected a network in ONNX format",
                 "Download it again",
             ) from error
-        inputs = self._session.get_inputs()
-        shape = inputs[0].shape if len(inputs) == 1 else []
-        if len(shape) != 4:
-            raise UserError(
-                f"{path}: this network does not take one image",
-                "Expected a single input of four dimensions",
-                "Choose another model",
-            )
-        self._input = inputs[0].name
-        self.shape = tuple(size if isinstance(size, int) else None for size in shape[1:])
-        self._takes_batches = not isinstance(shape[0], int)
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        self._path = path
+        if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type != _FLOATS:
+            raise self.unfit("does not take one image", f"an input of 4 dimensions, {_FLOATS}")
+        if not outputs or outputs[0].type not in _NUMBERS:
+            raise self.unfit("gives no numbers", f"an output of {' or '.join(_NUMBERS)}")
+        self._input, self._output = inputs[0].name, outputs[0].name
+        count, *self.shape = _sizes(inputs[0].shape)
+        self.output_shape = _sizes(outputs[0].shape or [])
+        if count not in (1, None) or any(
+            not 0 < size <= _LONGEST for size in self.shape if size is not None
+        ):
+            listed = " × ".join(str(size) for size in inputs[0].shape)
+            raise self.unfit(f"takes {listed[:100]} numbers", f"images of up to {_LONGEST} pixels")
+        self._takes_batches = count is None
 
-    def __call__(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the first output for a batch of inputs."""
+    def __call__(self, images: NDArray[np.float32], *, dimensions: int) -> NDArray[np.float32]:
+        """Return the first output for a batch of inputs, one entry for each.
+
+        Raises UserError if it cannot be computed, or has not so many dimensions.
+        """
         batches = [images] if self._takes_batches else list(images[:, None])
-        outputs = [self._session.run(None, {self._input: batch})[0] for batch in batches]
-        return np.concatenate(outputs).astype(np.float32)
+        try:
+            found = [self._session.run([self._output], {self._input: each})[0] for each in batches]
+        except Exception as error:  # its classes derive from this one alone
+            raise self.unfit(f"cannot be computed ({_first_line(error)})", "") from error
+        shapes = {each.shape for each in found}
+        shape = (len(batches[0]), *found[0].shape[1:])
+        if shapes != {shape} or len(shape) != dimensions or 0 in shape:
+            raise self.unfit(f"gives {sorted(shapes)[0]} numbers", f"{dimensions} dimensions")
+        values = np.concatenate(found).astype(np.float32)
+        if not np.isfinite(values).all():
+            raise self.unfit("gives values that are no finite numbers", "finite ones")
+        return values
+
+    def unfit(self, what: str, expected: str) -> UserError:
+        """Return the error of a network that is none for this purpose."""
+        return UserError(
+            f"{self._path}: this network {what}",
+            f"Expected {expected}" if expected else "",
+            "Choose another model, or download it again",
+        )
+
+
+def _sizes(shape: Sequence[object]) -> list[int | None]:
+    return [size if isinstance(size, int) else None for size in shape]
 
 
 def _providers(runtime: Any, device: torch.device) -> tuple[list[Any], tuple[str, ...]]:  # noqa: ANN401 # untyped

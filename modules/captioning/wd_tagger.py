@@ -34,23 +34,26 @@ class WdTagger:
         self._model = OnnxModel(file, device)
         self.notes = self._model.notes
         if self._model.shape[2] not in (3, None):
-            raise UserError(
-                f"{file}: this network does not take images as a WD tagger does",
-                "Expected height × width × 3 colors",
-                "Choose a WD tagger",
-            )
+            what = "does not take images as a WD tagger does"
+            raise self._model.unfit(what, "height × width × 3 colors")
+        for count in self._model.output_shape[-1:]:
+            self._require_tags(len(self._tags) if count is None else count)
         self._side = self._model.shape[0] or _SIDE
 
     def describe(self, images: Sequence[Image.Image]) -> list[Found]:
         """Return the tags of each image."""
-        scores = self._model(np.stack([tagger_pixels(image, self._side) for image in images]))
-        if scores.shape[1] != len(self._tags):
+        pixels = np.stack([tagger_pixels(image, self._side) for image in images])
+        scores = self._model(pixels, dimensions=2)
+        self._require_tags(scores.shape[1])
+        return [self._found(row) for row in scores]
+
+    def _require_tags(self, count: int) -> None:
+        if count != len(self._tags):
             raise UserError(
-                f"{TAGS_FILE} has {len(self._tags):,} tags; the network knows {scores.shape[1]:,}",
+                f"{TAGS_FILE} has {len(self._tags):,} tags; the network knows {count:,}",
                 "Expected the file that belongs to the network",
                 "Download both again",
             )
-        return [self._found(row) for row in scores]
 
     def _found(self, scores: NDArray[np.float32]) -> Found:
         by_category: dict[str, dict[str, float]] = {_GENERAL: {}, _CHARACTER: {}, _RATING: {}}
@@ -82,6 +85,8 @@ def _read_tags(path: Path) -> list[tuple[str, str]]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = [(row["name"], row["category"]) for row in csv.DictReader(file)]
+        if not all(map(all, rows)):
+            raise ValueError("a line is cut off")
     except (OSError, ValueError, KeyError, csv.Error) as error:
         raise UserError(
             f"{path}: this list of tags cannot be read ({error})",

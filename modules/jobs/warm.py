@@ -4,7 +4,6 @@ It owns the device while it lives, and ends when another process wants the devic
 without a request, and with the program that asks it.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -122,7 +121,7 @@ class _Requests:
                     return
                 continue
             if line != CANCEL:  # which came too late
-                yield SampleRequest.model_validate(json.loads(line))
+                yield SampleRequest.model_validate_json(line)
                 since = monotonic()
 
     def check(self) -> None:

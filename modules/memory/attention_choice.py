@@ -14,6 +14,7 @@ from modules.memory.precision import prefer_attention
 from onetrainer.config.run.hardware import AttentionKernel
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.own_json import NotOurs, parse_object
 
 _CANDIDATES: tuple[AttentionKernel, ...] = ("auto", "flash", "efficient", "cudnn")
 _GAIN = 0.98
@@ -109,7 +110,6 @@ def kernel_seconds(
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return parse_object(path.read_bytes())
+    except (OSError, NotOurs):  # it is measured again
         return {}
-    return content if isinstance(content, dict) else {}

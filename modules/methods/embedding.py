@@ -175,7 +175,9 @@ class Embeddings(Method):
 
     def _write(self, name: str, path: Path, token: TrainedToken, options: ExportOptions) -> Path:
         target = path.with_name(f"{name}.safetensors")
-        metadata = embedding_metadata(options.metadata, token.section.token)
+        trained = [one for one in self.tokens if one.trained]
+        number = next(n for n, one in enumerate(trained) if one is token)
+        metadata = embedding_metadata(options.metadata, token.section.token, number)
         embedding = self._embedding(token, metadata)
         write_embedding(target, embedding, dtype=options.dtype, hashes=True)
         return target

@@ -14,6 +14,7 @@ from torch import Tensor
 from modules.interfaces import REWARD, REWARD_PREFIX
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import remove_leftovers, write_atomic
+from onetrainer.files.own_json import parse_json, typed
 from onetrainer.run.run_folder import cannot_write
 
 LATENTS, IMAGES = "latents", "round-*.safetensors"
@@ -97,7 +98,7 @@ def _read(path: Path) -> Round:
             for name, each in tensors.items()
             if name == REWARD or name.startswith(REWARD_PREFIX)
         }
-        prompts = tuple(map(str, json.loads(metadata[_PROMPTS])))
+        prompts = typed(parse_json(metadata[_PROMPTS]), tuple[str, ...])
         return Round(int(metadata[_STEP]), prompts, tensors[LATENTS], scores)
     except (OSError, SafetensorError, ValueError, LookupError, TypeError) as error:
         raise UserError(

@@ -13,6 +13,7 @@ from onetrainer.config.base.prompt_weights import PromptWeights
 from onetrainer.config.run.sampling import Prompt, SamplerName
 from onetrainer.files.atomic import atomic_file
 from onetrainer.model_files.hub import is_hub_name
+from onetrainer.redaction import without_tokens, without_tokens_inside
 
 # Of a prompt, in an image: paths, and what chooses the images.
 NOT_SHOWN = {"use", "strengths", "image", "mask"}
@@ -121,7 +122,7 @@ def write_png(image: Image.Image, path: Path, settings: Settings | None) -> None
     """
     text = PngInfo()
     if settings is not None:
-        text.add_text("parameters", parameters(settings))
+        text.add_text("parameters", without_tokens(parameters(settings)))
         text.add_text("onetrainer", _json(settings))
     with atomic_file(path) as file:
         image.save(file, "PNG", pnginfo=text)
@@ -189,4 +190,4 @@ def _json(settings: Settings) -> str:
         "prompt_weights": None if settings.prompt_weights == "off" else settings.prompt_weights,
     }
     known = {key: value for key, value in content.items() if value is not None}
-    return json.dumps(known, ensure_ascii=False, sort_keys=True)
+    return json.dumps(without_tokens_inside(known), ensure_ascii=False, sort_keys=True)

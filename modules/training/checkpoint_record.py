@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from onetrainer.errors import UserError
+from onetrainer.errors import UserError, some_of
+from onetrainer.files.own_json import NotOurs, typed
 from onetrainer.run.checkpoint_files import (
     DamagedCheckpoint,
     read_state,
     set_aside,
+    step_of,
     unusable_checkpoints,
     verify,
 )
@@ -52,10 +54,6 @@ class CheckpointRecord:
     config: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if type(self.step) is not int or type(self.events_size) is not int:
-            raise TypeError("step and events_size are whole numbers")
-
 
 @dataclass(frozen=True)
 class RestorePoint:
@@ -86,14 +84,19 @@ def find_restore_point(
         for step, path in reversed(folder.complete_checkpoints()):
             try:
                 verify(path, step)
+                sound = read_record(folder, step)
+                break
             except DamagedCheckpoint as error:
                 damage[path] = str(error)
-            else:
-                sound = step
-                break
+    unusable = unusable_checkpoints(folder.checkpoints)
     if sound is not None:
-        return RestorePoint(read_record(folder, sound), tuple(_set_aside(damage, sound)))
-    damage |= unusable_checkpoints(folder.checkpoints)
+        newer = {
+            path: what
+            for path, what in unusable.items()
+            if step_of(path) > sound.step and any(path.iterdir())  # else a deletion's rest
+        }
+        return RestorePoint(sound, tuple(_set_aside(damage | newer, sound.step)))
+    damage |= unusable
     if not damage:
         return RestorePoint(None)
     found = "; ".join(f"{path.name}: {what}" for path, what in damage.items())
@@ -123,17 +126,20 @@ def read_record(folder: RunFolder, step: int) -> CheckpointRecord:
     """Return the record of a step's complete checkpoint.
 
     Raises:
-        DamagedCheckpoint: If the state file is not what was written.
+        DamagedCheckpoint: If the state file is not what was written, or of other types.
         UserError: If it was written by another version of this program.
     """
     path = folder.checkpoint(step) / STATE_FILE
     document = read_state(path.parent, step)
-    try:
-        kept = document.keys() - _UNUSED_KEYS
-        return CheckpointRecord(**{_FORMER_KEYS.get(key, key): document[key] for key in kept})
-    except TypeError as error:
+    kept = {key: value for key, value in document.items() if key not in _UNUSED_KEYS}
+    current = {_FORMER_KEYS.get(key, key): value for key, value in kept.items()}
+    if unknown := current.keys() - {each.name for each in fields(CheckpointRecord)}:
         raise UserError(
-            f"{path}: cannot be read as a checkpoint's state",
+            f"{path}: cannot be read as a checkpoint's state ({some_of(sorted(unknown), 3)})",
             "Expected a file of this version of the program",
             f"Delete {path.parent.name} to continue from the checkpoint before it.",
-        ) from error
+        )
+    try:
+        return typed(current, CheckpointRecord)
+    except NotOurs as error:
+        raise DamagedCheckpoint(f"{STATE_FILE} {error}") from error

@@ -27,6 +27,7 @@ from modules.training.checkpoint_record import CheckpointRecord
 from modules.training.engine import Engine
 from onetrainer.errors import StateLost, UserError
 from onetrainer.files.atomic import sync_folder, write_atomic
+from onetrainer.files.own_json import parse_object
 from onetrainer.run.checkpoint_files import (
     DamagedCheckpoint,
     set_aside,
@@ -36,7 +37,7 @@ from onetrainer.run.checkpoint_files import (
 )
 from onetrainer.run.leftovers import PART_SUFFIX, remove_checkpoint
 from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write
-from onetrainer.run.starred import starred_steps
+from onetrainer.run.starred import are_stars_known, starred_steps
 
 if TYPE_CHECKING:
     from modules.sharding.sharding import Sharding
@@ -171,7 +172,7 @@ class Checkpoints:
         beyond = self.folder.complete_checkpoints()[: -self.keep]
         kept = starred_steps(self.folder) | {best_step}
         superfluous = [path for step, path in beyond if step not in kept]
-        if not superfluous:
+        if not superfluous or not are_stars_known(self.folder):
             return
         path = self.folder.checkpoint(newest)
         try:
@@ -216,7 +217,7 @@ class Checkpoints:
             self.method.load_state_dict(weights)
             # Of layers that nothing reads, which earlier versions trained, too.
             former = weights.keys() - self.method.state_dict().keys()
-            values = json.loads((path / OPTIMIZER_VALUES_FILE).read_text())
+            values = parse_object((path / OPTIMIZER_VALUES_FILE).read_bytes(), with_nan=True)
             warnings = self.optimizer.load(
                 load_file(path / OPTIMIZER_FILE), values, former=frozenset(former)
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from onetrainer.files.own_json import say_once
 from onetrainer.run.commands import (
     LEAVING,
     Command,
@@ -167,5 +168,7 @@ class Inbox:
             chunk = handle.read()
         self._offset += len(chunk)
         *lines, self._rest = (self._rest + chunk).split(b"\n")
-        commands = [decode_command(line.decode(errors="replace")) for line in lines]
+        commands = [decode_command(line.decode(errors="replace")) for line in lines if line]
+        if None in commands:
+            say_once(f"{self._path} has lines that are no commands: they are ignored")
         return [command for command in commands if command is not None]

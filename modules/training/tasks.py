@@ -22,11 +22,12 @@ from modules.training.inbox import Inbox
 from onetrainer.config.base.amount import known
 from onetrainer.config.run.output import Output
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.own_json import read_own
 from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase
 from onetrainer.run.run_folder import RunFolder, cannot_write
-from onetrainer.run.starred import starred_steps
+from onetrainer.run.starred import are_stars_known, starred_steps
 from onetrainer.schedules.amounts import Plan, is_due
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ class ExportTask:
             files = self.save.export(step, is_final=False)
             made = self._recorded() | {step: [path.name for path in files]}
             past = sorted(number for number in made if number <= step)
-            keep = self.save.section.keep_exports or len(past)
+            is_deleting = self.save.section.keep_exports and are_stars_known(self.save.folder)
+            keep = self.save.section.keep_exports if is_deleting else len(past)
             for old in {*past[:-keep]} - starred_steps(self.save.folder) - {self.save.best_step()}:
                 for name in made.pop(old):
                     self._delete(name)
@@ -188,10 +190,8 @@ class ExportTask:
 
     def _recorded(self) -> dict[int, list[str]]:
         """Return the files that this task wrote and did not delete; nothing else is deleted."""
-        try:
-            return _EXPORTS.validate_json(self.save.folder.exports.read_bytes())
-        except (FileNotFoundError, ValueError):
-            return {}
+        lost = "the files that it names are kept"
+        return read_own(self.save.folder.exports, dict[int, list[str]], {}, lost=lost)
 
     def _delete(self, name: str) -> None:
         path = self.save.folder.output / Path(name).name  # of no other folder, whatever is recorded

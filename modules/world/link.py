@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from time import monotonic
 
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
+from onetrainer.files.own_json import parse_object, typed
 from onetrainer.run.events import Failed
 from onetrainer.run.failures import exit_failure
 
@@ -150,14 +151,14 @@ class Hub:
     def _take(self, peer: _Peer, line: bytes) -> bool:
         """Take a message; return False for one of a stranger."""
         with suppress(ValueError, TypeError, KeyError):
-            message = json.loads(line)
+            message = parse_object(line)
             if peer.rank < 0:
                 if message["token"] != self._token:
                     return False
-                peer.rank = message["rank"]
+                peer.rank = typed(message["rank"], int)
                 self.connected += 1
             else:
-                peer.failed = Failed(**message["failed"])
+                peer.failed = typed(message["failed"], Failed)
             return True
         return False
 

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Literal
 
 from onetrainer.errors import KnownError
 from onetrainer.files.atomic import temporary_path
+from onetrainer.files.own_json import parse_object
 from onetrainer.tensor_files.entries import BYTES
 from onetrainer.tensor_files.safetensors_header import HEADER_LIMIT
 
@@ -137,7 +138,7 @@ def read_shard(path: Path) -> Shard:
             raise InvalidShard("it is truncated")
         text = file.read(length)
     try:
-        header: dict[str, Any] = json.loads(text)
+        header: dict[str, Any] = parse_object(text)
         said = header.pop("__metadata__")
         if said["format"] != FORMAT:
             raise InvalidShard("it is of another format")

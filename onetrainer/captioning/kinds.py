@@ -1,6 +1,5 @@
 """The kinds of models that describe images: what each is for, and how it is recognized."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Literal
 
 from onetrainer import install_command
 from onetrainer.errors import UserError
+from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.jobs.caption_request import Makes
 
 Kind = Literal["tagger", "blip", "florence", "chat", "clipseg", "background"]
@@ -183,8 +183,8 @@ def missing_package() -> UserError:
 
 def _model_type(folder: Path) -> str:
     try:
-        return str(json.loads((folder / "config.json").read_bytes()).get("model_type", ""))
-    except (OSError, ValueError, AttributeError):
+        return str(parse_object((folder / "config.json").read_bytes()).get("model_type", ""))
+    except (OSError, NotOurs):
         return ""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from onetrainer.files.own_json import NotOurs, parse_json, typed
 from onetrainer.run.run_folder import cannot_write
 from onetrainer.run.user_folder import user_folder
 
@@ -40,10 +41,8 @@ def own_files(images: Path) -> OwnFiles:
         return {}
     for line in lines:
         try:
-            values = json.loads(line)
-            known = (values["digest"], values.get("theirs", ""), values.get("made", ""))
-            own = OwnFile(Path(values["path"]), *known)
-        except (ValueError, KeyError, TypeError):
+            own = typed(parse_json(line), OwnFile)
+        except NotOurs:
             continue  # cut off
         found[own.path, own.digest] = own
     return found

@@ -9,15 +9,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
 from onetrainer.concepts.folder_listing import FolderImage, list_folder
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import remove_leftovers, write_atomic
 from onetrainer.files.locks import locked
+from onetrainer.files.own_json import NotOurs, parse_json, parse_object, typed
 from onetrainer.jobs.caption_request import CaptionRequest
 from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.run.user_folder import user_folder
@@ -155,11 +155,11 @@ def is_job(folder: RunFolder) -> bool:
 def job_request(folder: RunFolder) -> CaptionRequest | None:
     """Return the request of a job's folder; None if it is a run's."""
     try:
-        document = json.loads(folder.config.read_bytes())
+        document = parse_object(folder.config.read_bytes())
         if document.get("job") != JOB:
             return None
         return CaptionRequest.model_validate(document["request"])
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError):
         return None
 
 
@@ -180,9 +180,7 @@ def evenly(images: Sequence[FolderImage], count: int) -> list[FolderImage]:
 
 
 def _result(line: bytes) -> Result | None:
-    known = {each.name for each in fields(Result)}
     try:
-        values: dict[str, Any] = json.loads(line)
-        return Result(**{key: value for key, value in values.items() if key in known})
-    except (ValueError, TypeError, AttributeError):
+        return typed(parse_json(line), Result)
+    except NotOurs:  # cut off
         return None

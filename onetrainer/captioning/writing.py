@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from onetrainer.captioning.changes import WRITTEN, Fate, Proposal
 from onetrainer.captioning.own_files import notes_of, remember
 from onetrainer.edits.history import Batch, BatchId, EditHistory
 from onetrainer.edits.saving import Change, Saved, save, take_back
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.own_json import parse_json, typed
 from onetrainer.run.run_folder import cannot_write
 
 _MOST_WRITINGS = 50
@@ -110,7 +112,7 @@ def _batches(images: Path, history: EditHistory) -> list[list[BatchId]]:
     """Return the batches of each writing."""
     place = notes_of(images, "batches")
     with suppress(OSError, ValueError, TypeError):
-        writings = json.loads(place.read_bytes())
+        writings = typed(parse_json(place.read_bytes()), list[list[Any]])
         numbers = [each for each in chain.from_iterable(writings) if isinstance(each, int)]
         if numbers:  # of an earlier version; a batch that is newer is another history's
             latest = place.stat().st_mtime + _CLOCK_ERROR

@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from onetrainer.cli.configs import startable
+from onetrainer.cli.effects import ask_for_effects, ask_for_effects_of, note_effects
 from onetrainer.cli.screen import Screen, print_lines, print_result
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
 from onetrainer.messages.formatting import table
 from onetrainer.messages.queue_rows import queue_rows, standing_of_queue
 from onetrainer.presets import presets
+from onetrainer.presets.find import locate
 from onetrainer.presets.presets import with_overrides
 from onetrainer.queue.forecast import forecast_missing
 from onetrainer.queue.freeze import change_device, clone, freeze
@@ -62,13 +64,20 @@ def _device(options: argparse.Namespace) -> str:
 def _add(found: Queue, options: argparse.Namespace) -> int:
     """Freeze one run or several, and append them; a run's folder is appended as it is."""
     if (Path(options.target) / "config.json").is_file() and not (options.set or options.sweep):
-        found.add([open_run(Path(options.target))])
+        run = open_run(Path(options.target))
+        ask_for_effects_of(run, is_meant=options.yes)
+        found.add([run])
         return _list(found, options)
     document = presets.load(options.target, options.set, may_be_run=True)
     if options.device:
         document = with_overrides(document, [f"hardware.device={options.device}"])
     check = partial(startable, source=options.target)
-    found.add(freeze(check(document), options.sweep, check=check))
+    config = check(document)
+    if (place := Path(options.target)).is_dir():
+        ask_for_effects(config, open_run(place), is_meant=options.yes)
+    else:
+        note_effects(config, locate(options.target))
+    found.add(freeze(config, options.sweep, check=check))
     return _list(found, options)
 
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from onetrainer.cli.configs import startable
+from onetrainer.cli.effects import ask_for_effects, ask_for_effects_of, note_effects
 from onetrainer.cli.follow import ended_text, follow, resume_command
 from onetrainer.cli.screen import print_lines
 from onetrainer.config.migrate import migrate
@@ -13,6 +14,7 @@ from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.json_file import Document, read_json
 from onetrainer.presets import presets
+from onetrainer.presets.find import locate
 from onetrainer.rules.changes import changes_since
 from onetrainer.run import client
 from onetrainer.run.client import Run
@@ -31,6 +33,7 @@ def train(options: argparse.Namespace) -> int:
     if options.processes is not None:
         document = presets.with_value(document, _PROCESSES, options.processes)
     config = _checked(document, options.run_folder, source=options.config)
+    note_effects(config, locate(options.config))
     folder = _new_folder(config, options.run_folder)
     print_lines([f"Run folder: {folder.path}"])
     return follow(lambda: client.start(folder))
@@ -45,6 +48,7 @@ def fork(options: argparse.Namespace) -> int:
     document = presets.with_overrides(document, options.set)
     config = _checked(document, options.run_folder, source=str(source.config))
     print_lines(changes_since(state.get("config", {}), config, step=state["step"]))
+    ask_for_effects(config, source, is_meant=options.yes)
     folder = _new_folder(config, options.run_folder)
     copy_history(source, state, folder)
     print_lines([f"Run folder: {folder.path}, from step {state['step']:,} of {source.name}"])
@@ -61,6 +65,7 @@ def resume(options: argparse.Namespace) -> int:
         return follow(lambda: client.attach(folder))
     if options.processes is not None:
         _set_processes(folder, options.processes)
+    ask_for_effects_of(folder, is_meant=options.yes)
     return follow(lambda: client.start(folder))
 
 

@@ -10,6 +10,7 @@ from typing import TextIO
 
 from onetrainer.errors import EXIT_DONE
 from onetrainer.json_file import json_text
+from onetrainer.redaction import without_tokens
 from onetrainer.run.events import Phase
 
 _SECONDS_PER_STATUS = 10.0
@@ -18,13 +19,16 @@ _SECONDS_PER_STATUS = 10.0
 def print_lines(lines: Iterable[str]) -> int:
     """Print lines and return the exit code of success."""
     for line in lines:
-        sys.stdout.write(f"{line}\n")
+        sys.stdout.write(f"{without_tokens(line)}\n")
     return EXIT_DONE
 
 
 def print_result(document: object, lines: Iterable[str], *, is_json: bool) -> int:
     """Print a result as JSON or as lines, and return the exit code of success."""
-    return print_lines([json_text(document)] if is_json else lines)
+    if not is_json:
+        return print_lines(lines)
+    sys.stdout.write(f"{json_text(document)}\n")
+    return EXIT_DONE
 
 
 def phase_text(event: Phase) -> str:
@@ -45,13 +49,13 @@ class Screen:
     def write_line(self, text: str) -> None:
         """Write a permanent line."""
         self.clear()
-        self._out.write(text + "\n")
+        self._out.write(without_tokens(text) + "\n")
         self._out.flush()
 
     def update_status(self, text: str, *, always: bool = False) -> None:
         """Overwrite the status line; in a file, add a line every ten seconds, or if `always`."""
         if self._is_terminal:
-            text = text[: shutil.get_terminal_size().columns - 1]
+            text = without_tokens(text)[: shutil.get_terminal_size().columns - 1]
             self._out.write("\r" + text.ljust(self._width))
             self._width = len(text)
             self._out.flush()

@@ -1,8 +1,9 @@
 """Metadata of a model file as lines of text."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
+
+from onetrainer.files.own_json import NotOurs, parse_object
 
 LONGEST_VALUE = 200
 """Characters of a value that are printed."""
@@ -67,11 +68,11 @@ def _short(key: str, value: str) -> str:
 def _tag_counts(value: str) -> Counter[str]:
     """Return the count of each tag over all folders; empty if the value has another form."""
     try:
-        folders = json.loads(value)
-    except (ValueError, RecursionError):
+        folders = parse_object(value)
+    except NotOurs:
         return Counter()
     counts: Counter[str] = Counter()
-    for tags in folders.values() if isinstance(folders, dict) else ():
+    for tags in folders.values():
         for tag, count in tags.items() if isinstance(tags, dict) else ():
             counts[tag.strip()] += count if isinstance(count, int) else 0
     return counts

@@ -12,6 +12,7 @@ from onetrainer.config.base.variants import KIND, variant_tags, without_variant_
 from onetrainer.config.fields import Setting, sections, setting_at, settings
 from onetrainer.config.renamed import current_path
 from onetrainer.errors import CORRECT, LEAVE_OUT, Problem
+from onetrainer.redaction import without_tokens
 
 _EXAMPLES: Mapping[str, str] = {"sampling.prompts": '[{"prompt": "a cat"}]'}
 """Example lists by their settings' paths."""
@@ -183,5 +184,5 @@ def format_value(value: Any) -> str:
     """Return a value as it is written in a file, shortened to a readable length."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = without_tokens(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,7 +1,6 @@
 """The command line of a sampling request."""
 
 import argparse
-import json
 from pathlib import Path
 
 from onetrainer.captions.prompt_file import require_prompts
@@ -9,6 +8,7 @@ from onetrainer.captions.sample_prompt_file import read_sample_prompts, sampler_
 from onetrainer.config.problems import format_value
 from onetrainer.config.run.sampling import MAX_STRENGTH, PAIR, Prompt
 from onetrainer.errors import UserError
+from onetrainer.files.own_json import parse_json, typed
 from onetrainer.jobs.options import add_options, request_values, validate_request
 from onetrainer.jobs.sample_request import (
     AXIS_LABELS,
@@ -97,7 +97,7 @@ def _axis(option: str, text: str) -> dict[str, object]:
     listed = values.split(",")
     if values.lstrip().startswith("["):
         try:
-            listed = [str(each) for each in json.loads(values)]
+            listed = [str(each) for each in typed(parse_json(values), list[str | float])]
         except ValueError as error:
             raise UserError(f"--{option}: the list is not JSON ({error})") from error
     return {"of": name, "values": [each.strip() for each in listed], "lora": number or 1}

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from onetrainer.config.rewards.alignprop import AlignProp
-from onetrainer.errors import UserError
 from onetrainer.files.atomic import remove_leftovers, write_atomic
+from onetrainer.files.own_json import parse_object
 from onetrainer.metrics.bands import Measurement
 from onetrainer.metrics.guard import EvaluationResult, ScoredImage
 from onetrainer.metrics.validation import Weights
@@ -55,7 +55,7 @@ class MeasurementFiles(Generic[Measured]):
     and images of later steps are deleted, since the run repeats these steps; None to delete all.
 
     Raises:
-        UserError: If a file cannot be read or deleted.
+        UserError: If a file cannot be deleted.
     """
 
     def __init__(
@@ -70,6 +70,8 @@ class MeasurementFiles(Generic[Measured]):
     ) -> None:
         self.incomparable = 0
         """The number of ignored files."""
+        self.damaged: list[str] = []
+        """A warning about each file that cannot be read."""
         self.by_step: dict[int, Measured] = {}
         """The measurements in the order of their steps."""
         self._folder = folder
@@ -102,17 +104,16 @@ class MeasurementFiles(Generic[Measured]):
 
     def _read(self, step: int, path: Path, grids: set[str], since: int) -> None:
         try:
-            document = json.loads(path.read_text("utf-8"))
+            document = parse_object(path.read_bytes(), with_nan=True)
             if document["grid"] in grids and step >= since:
                 self.by_step[step] = self._format.parse(step, document)
             else:
                 self.incomparable += 1
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{path}: not a valid file of {self._format.content}",
-                "Expected a file written by this version of the program",
-                "Delete it to continue without this measurement.",
-            ) from error
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            self.damaged.append(
+                f"{path}: not a valid file of {self._format.content}; the run goes on without"
+                " this measurement"
+            )
 
 
 def _delete(path: Path) -> None:

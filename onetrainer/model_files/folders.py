@@ -1,6 +1,5 @@
 """Recognition of diffusers folders, and a check that they are complete."""
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from onetrainer.errors import UserError
 from onetrainer.families import registry
 from onetrainer.families.registry import FAMILY_LABELS, narrowed
 from onetrainer.families.spec import FamilySpec
+from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.model_files.prediction_hints import PredictionHints, hints_in_scheduler
 from onetrainer.model_files.tensors import Recognized, recognize, with_channels
 from onetrainer.tensor_files.entries import TensorTable
@@ -205,20 +205,19 @@ def _variant_of(folder: Path, stem: str, suffix: str) -> Path | None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return parse_object(path.read_bytes())
     except FileNotFoundError as error:
         raise UserError(
             f"{path}: this file of the model is missing",
             remedy=INCOMPLETE,
             failure="model file",
         ) from error
-    except (ValueError, OSError, RecursionError) as error:
+    except OSError as error:
         raise UserError(
             f"{path}: the file cannot be read ({error})", remedy=DOWNLOAD_AGAIN
         ) from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: this file holds no JSON object", remedy=DOWNLOAD_AGAIN)
-    return content
+    except NotOurs as error:
+        raise UserError(f"{path}: this file {error}", remedy=DOWNLOAD_AGAIN) from error
 
 
 def _folder_remedy(folder: Path) -> str:

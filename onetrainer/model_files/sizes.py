@@ -11,6 +11,7 @@ from typing import Any
 
 from onetrainer.config.run.model import FamilyName
 from onetrainer.families.registry import family_spec
+from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.tensor_files.entries import TensorEntry
 
 CONFIGS_KEY = "onetrainer.configs"
@@ -40,13 +41,13 @@ def stored_configs(metadata: Mapping[str, str], family: FamilyName) -> str:
     """Return the configs in a file's metadata; "" without, or if they are not the family's."""
     text = metadata.get(CONFIGS_KEY, "")
     try:
-        configs = json.loads(text) if text else {}
-    except (ValueError, RecursionError):
+        configs = parse_object(text or "{}")
+    except NotOurs:
         return ""
     spec = family_spec(family)
     needed = {f"{folder}/config.json" for folder in spec.components}
     needed |= {"scheduler/scheduler_config.json", "model_index.json"}
-    is_whole = isinstance(configs, dict) and configs.keys() == needed
+    is_whole = configs.keys() == needed
     return text if is_whole and all(isinstance(each, dict) for each in configs.values()) else ""
 
 

@@ -10,6 +10,7 @@ from onetrainer import ROOT
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.own_json import NotOurs, typed
 from onetrainer.json_file import Document, read_json
 from onetrainer.presets.presets import ABOUT, resolve, value_at, with_value
 from onetrainer.presets.step_work import DeviceSpeed, decode_work
@@ -96,8 +97,8 @@ def known_speed() -> tuple[str, DeviceSpeed] | None:
     try:
         document = read_json(_speed_file())
         device = str(document.pop("device"))
-        return device, DeviceSpeed(**document)
-    except (UserError, KeyError, TypeError):
+        return device, typed(document, DeviceSpeed)
+    except (UserError, KeyError, NotOurs):
         return None
 
 

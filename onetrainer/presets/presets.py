@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,6 +27,7 @@ from onetrainer.files.atomic import write_atomic
 from onetrainer.json_file import MAX_DEPTH, Document, parse, read_json
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.find import expanded, is_file, locate
+from onetrainer.redaction import without_tokens_inside
 from onetrainer.run.run_folder import cannot_write
 
 # Keys of a preset file that are not settings.
@@ -161,7 +162,7 @@ def with_paths(config: TrainConfig, change: Callable[[Setting, str], str]) -> Tr
 
 
 def as_preset(config: TrainConfig, *, description: str = "", notes: str = "") -> Document:
-    """Return a document of the settings that differ from the defaults."""
+    """Return a document of the settings that differ from the defaults; without tokens."""
     about = {"description": description, "notes": notes}
     document: Document = {"version": VERSION} | {key: text for key, text in about.items() if text}
     whole = config.model_dump(mode="json")
@@ -176,7 +177,7 @@ def as_preset(config: TrainConfig, *, description: str = "", notes: str = "") ->
             if section in selected:
                 document = with_value(document, f"{section}.{KIND}", selected[section])
             document = with_value(document, setting.path, value)
-    return document
+    return cast(Document, without_tokens_inside(document))
 
 
 def defaults(selected: Mapping[str, str]) -> Document:

@@ -5,15 +5,16 @@ the folder, as of every run. The file says only the order, and which run has its
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked
+from onetrainer.files.own_json import read_own, set_aside
 from onetrainer.json_file import read_json
 from onetrainer.run.device_owner import places_of
 from onetrainer.run.history import RunSummary, summary
@@ -122,22 +123,8 @@ class Queue:
         self.serving = self.folder / "serving"
 
     def read(self) -> QueueState:
-        """Return the queue as it is; empty if there is no file.
-
-        Raises UserError if the file is none of ours.
-        """
-        if not self.file.exists():
-            return QueueState()
-        document = read_json(self.file)
-        try:
-            entries = tuple(map(_entry, document["entries"]))
-            return QueueState(entries, bool(document.get("is_held")))
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{self.file}: this is no queue ({error})",
-                "Expected the file that this program writes",
-                "Move it away; the runs themselves are in their folders",
-            ) from error
+        """Return the queue as it is, of a damaged file what is sound; empty if there is none."""
+        return read_own(self.file, QueueState, QueueState(), lost="the rest is not in the queue")
 
     @contextmanager
     def changing(self) -> Iterator["_Change"]:
@@ -231,6 +218,7 @@ class Queue:
             "entries": [asdict(entry) for entry in state.entries],
         }
         try:
+            set_aside(self.file, QueueState)
             write_atomic(self.file, (json.dumps(document, indent=2) + "\n").encode())
         except OSError as error:
             raise cannot_write(self.file, error) from error
@@ -261,8 +249,3 @@ def entry_of(run: RunFolder, seconds: float = 0.0) -> Entry:
     if count > 1 and device in ("auto", "cuda"):
         device = ",".join(f"cuda:{index}" for index in range(count))
     return Entry(str(run.path), seconds=seconds, device=device, job=job)
-
-
-def _entry(values: Mapping[str, Any]) -> Entry:
-    known = {field.name for field in fields(Entry)}
-    return Entry(**{key: value for key, value in values.items() if key in known})

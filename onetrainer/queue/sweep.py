@@ -4,8 +4,10 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from onetrainer.errors import UserError
+from onetrainer.files.own_json import parse_json, typed
 from onetrainer.json_file import Document
 from onetrainer.presets.presets import value_at, with_overrides
 
@@ -53,7 +55,7 @@ def _setting_and_values(text: str) -> tuple[str, list[str]]:
         )
     if values.lstrip().startswith("["):
         try:
-            listed = json.loads(values)
+            listed = typed(parse_json(values), list[Any])
         except ValueError as error:
             raise UserError(f'--sweep "{text}": the list is not JSON ({error})') from error
         return path, [each if isinstance(each, str) else json.dumps(each) for each in listed]

@@ -10,10 +10,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
+from onetrainer.files.own_json import MAX_BYTES, NotOurs, parse_object, typed
 from onetrainer.run.run_folder import STATE_FILE
 
 DAMAGED_SUFFIX = ".damaged"
@@ -23,6 +25,19 @@ _FILES, _OWN = "files", "sha256"
 
 class DamagedCheckpoint(Exception):
     """A checkpoint is not what was written; the message says which file, and what was found."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is used of a state here. events_size: Bytes of the events up to it."""
+
+    step: int
+    events_size: int = 0
+    files: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.events_size < 0:
+            raise ValueError("a file has a size")
 
 
 def state_content(state: Mapping[str, Any], digests: Mapping[str, str]) -> bytes:
@@ -71,9 +86,15 @@ def unusable_checkpoints(parent: Path) -> dict[Path, str]:
     for path in sorted(parent.glob("step-*")):
         if _ASIDE.fullmatch(path.name):
             found[path] = "found before"
-        elif path.name.removeprefix("step-").isdecimal() and not (path / STATE_FILE).is_file():
+        elif step_of(path) >= 0 and not (path / STATE_FILE).is_file():
             found[path] = f"{STATE_FILE} is missing"
     return found
+
+
+def step_of(folder: Path) -> int:
+    """Return the step of a checkpoint's folder; -1 if it has the name of none, or of one aside."""
+    number = folder.name.removeprefix("step-")
+    return int(number) if number.isdecimal() else -1
 
 
 def set_aside(folder: Path) -> Path:
@@ -88,19 +109,25 @@ def _read(folder: Path, step: int) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a state file's content and the digests in it; none from earlier versions."""
     path = folder / STATE_FILE
     try:
-        document = json.loads(path.read_bytes())
+        with path.open("rb") as file:
+            document = parse_object(file.read(MAX_BYTES + 1))
     except OSError as error:
         raise _unreadable(path, error) from error
-    except ValueError as error:
-        raise DamagedCheckpoint(f"{STATE_FILE} is no JSON") from error
-    if not isinstance(document, dict):
-        raise DamagedCheckpoint(f"{STATE_FILE} is no JSON object")
+    except NotOurs as error:
+        raise DamagedCheckpoint(f"{STATE_FILE} {error}") from error
     own = document.pop(_OWN, None)
     if (own is not None or _FILES in document) and own != _digest(document):
         raise DamagedCheckpoint(f"{STATE_FILE} is not what was written")
     if document.get("step") != step:
-        raise DamagedCheckpoint(f"{STATE_FILE} is that of step {document.get('step')}")
-    return document, document.pop(_FILES, {})
+        raise DamagedCheckpoint(f"{STATE_FILE} is that of step {str(document.get('step'))[:20]}")
+    try:
+        known = typed(document, _Known)
+    except NotOurs as error:
+        raise DamagedCheckpoint(f"{STATE_FILE} {error}") from error
+    if strange := [name for name in known.files if Path(name).name != name]:
+        raise DamagedCheckpoint(f"{STATE_FILE} names a file elsewhere ({strange[0][:100]})")
+    document.pop(_FILES, None)
+    return document, known.files
 
 
 def _digest(document: Mapping[str, Any]) -> str:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
+from onetrainer.files.own_json import NotOurs, parse_object, typed
+
 Leaving = Literal["pause", "stop", "discard"]
 """Commands after which the run ends; it can be resumed from its newest checkpoint."""
 LEAVING: tuple[Leaving, ...] = get_args(Leaving)
@@ -41,6 +43,14 @@ class Command(NamedTuple):
     canceled: str = ""
 
 
+class _Sent(NamedTuple):
+    """A line of the file."""
+
+    command: CommandName
+    id: str = ""
+    request: dict[str, Any] | None = None
+
+
 def encode_command(
     name: CommandName, images: ImageRequest | None = None, *, canceled: str = ""
 ) -> str:
@@ -56,15 +66,11 @@ def encode_command(
 def decode_command(line: str) -> Command | None:
     """Return the command of a line; None for an invalid line."""
     try:
-        body = json.loads(line)
-        name: CommandName = body["command"]
-        request = body.get("request")
-    except (ValueError, KeyError, TypeError, AttributeError):
+        body = parse_object(line)
+        sent = typed({key: body[key] for key in _Sent._fields if key in body}, _Sent)
+    except NotOurs:
         return None
-    if name not in get_args(CommandName):
-        return None
-    request_id = str(body.get("id", ""))
-    if name == "cancel":
-        return Command(name, canceled=request_id)
-    images = ImageRequest(request_id, request) if isinstance(request, dict) else None
-    return Command(name, images if name == "sample" else None)
+    if sent.command == "cancel":
+        return Command(sent.command, canceled=sent.id)
+    images = ImageRequest(sent.id, sent.request) if sent.request is not None else None
+    return Command(sent.command, images if sent.command == "sample" else None)

@@ -19,6 +19,7 @@ from time import monotonic, sleep, time
 from typing import IO
 
 from onetrainer.files.locks import try_lock, unlock
+from onetrainer.files.own_json import MAX_BYTES, NotOurs, parse_json, typed
 from onetrainer.gpu_driver.present import may_have_gpu
 from onetrainer.run.events import Event, Phase, Report
 from onetrainer.run.user_folder import user_folder
@@ -285,8 +286,8 @@ def _opened(path: Path) -> IO[bytes]:
 def _read(handle: IO[bytes]) -> Owner | None:
     try:
         handle.seek(1)
-        return Owner(**json.loads(handle.read()))
-    except (OSError, ValueError, TypeError):
+        return typed(parse_json(handle.read(MAX_BYTES)), Owner)
+    except (OSError, NotOurs):
         return None
 
 

@@ -10,6 +10,7 @@ from time import monotonic, time
 
 from onetrainer.errors import EndsRun
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.own_json import say_once
 from onetrainer.run.events import Event, Progress, Rewarded
 from onetrainer.run.run_folder import cannot_write
 from onetrainer.run.wire import decode_event, encode_event
@@ -166,8 +167,10 @@ class EventReader:
             return News([])
         self._offset += len(chunk)
         *lines, self._rest = (self._rest + chunk).split(b"\n")
-        decoded = (decode_event(line.decode(errors="replace")) for line in lines if line)
+        decoded = [decode_event(line.decode(errors="replace")) for line in lines if line]
         events = [event for event in decoded if event is not None]
+        if len(events) < len(decoded):
+            say_once(f"{self._path} has lines that are no events of this version: they are ignored")
         return News(events, restarted=replaced, is_complete=len(chunk) < _READ_BYTES)
 
 

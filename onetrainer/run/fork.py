@@ -10,6 +10,7 @@ from typing import Any
 
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import TEMPORARY, write_atomic
+from onetrainer.files.own_json import parse_json, typed
 from onetrainer.run.checkpoint_files import DamagedCheckpoint, read_state
 from onetrainer.run.leftovers import PART_SUFFIX
 from onetrainer.run.run_folder import RunFolder, cannot_write
@@ -55,7 +56,7 @@ def copy_history(source: RunFolder, state: dict[str, Any], fork: RunFolder) -> N
             write_atomic(fork.lengths, source.lengths.read_bytes())
         if source.retries.is_file():
             # Returns to this checkpoint or to a later one have not happened yet.
-            returns = json.loads(source.retries.read_bytes())
+            returns = typed(parse_json(source.retries.read_bytes()), list[dict[str, Any]])
             earlier = [entry for entry in returns if entry["since"] < step]
             write_atomic(fork.retries, json.dumps(earlier).encode())
         for folder in (source.samples, source.validation, source.rewards, source.start_files):

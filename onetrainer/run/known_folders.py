@@ -3,9 +3,11 @@
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked
+from onetrainer.files.own_json import read_own
 from onetrainer.run.user_folder import user_folder
 
 _MOST = 50
@@ -14,10 +16,9 @@ _LOCK_WAIT = 2.0  # seconds
 
 def known_run_folders() -> list[Path]:
     """Return the folders, the last one first; some may be gone, or on a disk that is."""
-    with suppress(OSError, ValueError):
-        found = json.loads(_file().read_text(encoding="utf-8"))
-        return [Path(text) for text in found if isinstance(text, str)]
-    return []
+    # Not `str`, in which pydantic allows no folder whose name is of another encoding.
+    found = read_own(_file(), list[Any], [], lost="no folder is known")
+    return [Path(text) for text in found if isinstance(text, str)]
 
 
 def remember_run_folder(folder: Path) -> None:

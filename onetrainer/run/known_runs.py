@@ -8,10 +8,10 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from onetrainer.files.own_json import parse_json, typed
 from onetrainer.run.events import Validated
 from onetrainer.run.history import RunSummary, run_folders
 from onetrainer.run.own_notes import OwnNotes
@@ -71,14 +71,14 @@ class _Kept:
         found = {}
         with self._ignoring_failures(), self._open() as connection:
             for path, facts, config in connection.execute("SELECT path, facts, config FROM runs"):
-                with suppress(ValueError, KeyError, TypeError):  # of another version
+                with suppress(ValueError, TypeError):  # of another version
                     place = Path(os.fsdecode(path))
-                    found[place] = _record(place, json.loads(facts), config)
+                    found[place] = _record(place, facts, config)
         return found
 
     def write(self, records: Iterable[RunRecord]) -> None:
         """Keep records."""
-        rows = [(os.fsencode(one.path), json.dumps(_facts(one)), one.config) for one in records]
+        rows = [(os.fsencode(one.path), _facts(one), one.config) for one in records]
         if rows:
             with self._ignoring_failures(), self._open() as connection:
                 connection.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", rows)
@@ -115,25 +115,39 @@ class _Kept:
             pass
 
 
-def _facts(record: RunRecord) -> dict[str, Any]:
-    return {
-        "summary": {**vars(record.summary), "path": ""},
-        "began": record.began,
-        "best": encode_event(record.best, time=0) if record.best else "",
-        "sample": str(record.sample or ""),
-        "notes": asdict(record.notes),
-        "version": record.version,
-    }
+@dataclass(frozen=True)
+class _Facts:
+    """What the file holds of a run besides its config. best: An event as a line; "" for none."""
+
+    summary: RunSummary
+    began: float
+    best: str
+    sample: str
+    notes: OwnNotes
+    version: str
 
 
-def _record(path: Path, facts: Mapping[str, Any], config: bytes) -> RunRecord:
-    best, notes = decode_event(facts["best"]), facts["notes"]
+def _facts(record: RunRecord) -> str:
+    best = encode_event(record.best, time=0) if record.best else ""
+    summary = replace(record.summary, path=Path())
+    # Below the folder, whose name may be of another encoding.
+    sample = record.sample.relative_to(record.path).as_posix() if record.sample else ""
+    facts = _Facts(summary, record.began, best, sample, record.notes, record.version)
+    return json.dumps(asdict(facts), default=str)
+
+
+def _record(path: Path, facts: str, config: object) -> RunRecord:
+    """Return a record as it was kept. Raises ValueError or TypeError if it was not so."""
+    if not isinstance(config, bytes):
+        raise TypeError("the config is compressed")
+    found = typed(parse_json(facts, with_nan=True), _Facts)
+    best = decode_event(found.best)
     return RunRecord(
-        RunSummary(**{**facts["summary"], "path": path}),
+        replace(found.summary, path=path),
         config,
-        facts["began"],
+        found.began,
         best if isinstance(best, Validated) else None,
-        Path(facts["sample"]) if facts["sample"] else None,
-        OwnNotes(**{**notes, "tags": tuple(notes["tags"])}),
-        facts["version"],
+        path / found.sample if found.sample else None,
+        found.notes,
+        found.version,
     )

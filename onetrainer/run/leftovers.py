@@ -10,7 +10,7 @@ from onetrainer.run.run_folder import STATE_FILE, RunFolder
 
 PART_SUFFIX = ".part"
 """Of a checkpoint that is being written."""
-_CHECKPOINT = re.compile(rf"step-\d{{6,}}({re.escape(PART_SUFFIX)})?")
+_CHECKPOINT = re.compile(rf"step-(\d{{6,}})({re.escape(PART_SUFFIX)})?")
 
 
 def clean(folder: RunFolder) -> None:
@@ -20,8 +20,8 @@ def clean(folder: RunFolder) -> None:
     the rest only the worker does, which may have been killed on another computer a moment ago.
 
     Unfinished files, and checkpoints that were being written or deleted; what has another name
-    stays. So does a checkpoint without its state file where no other is complete: the newest one is
-    never deleted, so this one is damaged.
+    stays. So does a checkpoint without its state file where no later one is complete: the newest
+    one is never deleted, so this one is damaged.
     """
     remove_leftovers(folder.path)
     written = (folder.output, folder.samples, folder.checkpoints, folder.validation)
@@ -30,12 +30,13 @@ def clean(folder: RunFolder) -> None:
         nested = [path for path in parent.glob("*/") if not path.is_symlink()]
         for path in (parent, *nested):
             remove_leftovers(path, is_locked=is_own)
-    complete = {path for _, path in folder.complete_checkpoints()}
+    complete, newest = {path for _, path in folder.complete_checkpoints()}, folder.newest_step()
     for path in folder.checkpoints.glob("step-*"):
-        is_part = path.name.endswith(PART_SUFFIX)
-        is_litter = (is_part or complete) and path not in complete
-        if is_litter and _CHECKPOINT.fullmatch(path.name):
-            with suppress(OSError):
+        found = _CHECKPOINT.fullmatch(path.name)
+        if not found or path in complete:
+            continue
+        with suppress(OSError):
+            if found[2] or int(found[1]) < newest or (complete and not any(path.iterdir())):
                 remove_checkpoint(path)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 OWN_GROUPS = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
+_NAMES = ("memory.events", "memory.oom_control")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ def own_oom_count() -> OomCount | None:
 
 def oom_kills(file: Path) -> int | None:
     """Return the number of kills that a group's file counts; None if the group is gone."""
+    if file.name not in _NAMES or not file.is_file():  # a run's lock may name any file
+        return None
     try:
         counts = dict(entry.split() for entry in file.read_text(encoding="utf-8").splitlines())
         return int(counts["oom_kill"])

@@ -5,11 +5,11 @@ its name, so whatever refers to it still finds it.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.own_json import read_own, set_aside
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
 MOST_CHARACTERS = 10_000
@@ -34,19 +34,13 @@ def split_tags(text: str) -> tuple[str, ...]:
 
 
 def read_notes(folder: RunFolder) -> OwnNotes:
-    """Return the notes on a run; empty ones where there is no file, or none of ours."""
-    try:
-        body = json.loads(folder.notes.read_bytes())
-    except (OSError, ValueError):
-        return OwnNotes()
-    if not isinstance(body, dict):
-        return OwnNotes()
-    tags = body.get("tags")
+    """Return the notes on a run; what is sound of them; empty ones where there is no file."""
+    found = read_own(folder.notes, OwnNotes, OwnNotes(), lost="the rest counts as not written")
     return OwnNotes(
-        _text(body.get("label"))[:_MOST_OF_A_NAME],
-        _text(body.get("notes"))[:MOST_CHARACTERS],
-        split_tags(",".join(map(_text, tags))) if isinstance(tags, Sequence) else (),
-        body.get("is_starred") is True,
+        found.label[:_MOST_OF_A_NAME],
+        found.notes[:MOST_CHARACTERS],
+        split_tags(",".join(found.tags)),
+        found.is_starred,
     )
 
 
@@ -60,11 +54,8 @@ def change_notes(folder: RunFolder, **changes: Any) -> OwnNotes:  # noqa: ANN401
     content = json.dumps(asdict(notes), ensure_ascii=False, indent=2) + "\n"
     try:
         folder.path.stat()  # a folder that was deleted meanwhile is not made again
+        set_aside(folder.notes, OwnNotes)
         write_atomic(folder.notes, content.encode())
     except OSError as error:
         raise cannot_write(folder.notes, error) from error
     return notes
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

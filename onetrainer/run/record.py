@@ -1,6 +1,5 @@
 """All that a list of runs says about one: its summary, settings, results, and a person's notes."""
 
-import json
 import math
 import zlib
 from collections.abc import Mapping
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onetrainer.files.own_json import MAX_BYTES, NotOurs, parse_object, typed
 from onetrainer.run.events import Validated
 from onetrainer.run.history import RunSummary, summary
 from onetrainer.run.own_notes import OwnNotes, read_notes
@@ -42,10 +42,9 @@ class RunRecord:
     def settings(self) -> Mapping[str, Any]:
         """Its config; empty if it cannot be read."""
         try:
-            settings = json.loads(zlib.decompress(self.config))
-        except (ValueError, zlib.error):
+            return parse_object(zlib.decompressobj().decompress(self.config, MAX_BYTES + 1))
+        except (NotOurs, zlib.error):
             return {}
-        return settings if isinstance(settings, dict) else {}
 
     @property
     def path(self) -> Path:
@@ -92,8 +91,8 @@ def version_of(folder: RunFolder) -> str:
 def _began(events: bytes) -> float:
     """Return the time of the first event; 0 if there is none."""
     try:
-        return float(json.loads(events[: events.index(b"\n")])["time"])
-    except (ValueError, LookupError, TypeError):
+        return typed(parse_object(events[: events.index(b"\n")])["time"], float)
+    except (ValueError, LookupError):
         return 0.0
 
 

@@ -1,18 +1,33 @@
 """Steps that a person has starred: the worker deletes neither their checkpoints nor their files."""
 
 import json
+from dataclasses import dataclass
 
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.own_json import NotOurs, parse_json, read_own, set_aside, typed
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
 
+@dataclass(frozen=True)
+class _Starred:
+    steps: tuple[int, ...] = ()
+
+
 def starred_steps(folder: RunFolder) -> frozenset[int]:
-    """Return the starred steps of a run; none where there is no file, or none of ours."""
+    """Return the starred steps of a run, of a damaged file those that are sound."""
+    lost = "the rest counts as not starred"
+    return frozenset(read_own(folder.starred, _Starred, _Starred(), lost=lost).steps)
+
+
+def are_stars_known(folder: RunFolder) -> bool:
+    """Return whether every star can be read; if not, nothing is deleted that may have one."""
     try:
-        steps = json.loads(folder.starred.read_bytes())["steps"]
-        return frozenset(step for step in steps if isinstance(step, int))
-    except (OSError, ValueError, LookupError, TypeError):
-        return frozenset()
+        typed(parse_json(folder.starred.read_bytes()), _Starred)
+    except FileNotFoundError:
+        return True
+    except (OSError, NotOurs):
+        return False
+    return True
 
 
 def star(folder: RunFolder, step: int, *, is_starred: bool) -> frozenset[int]:
@@ -24,6 +39,7 @@ def star(folder: RunFolder, step: int, *, is_starred: bool) -> frozenset[int]:
     steps = steps | {step} if is_starred else steps - {step}
     try:
         folder.path.stat()  # a folder that was deleted meanwhile is not made again
+        set_aside(folder.starred, _Starred)
         write_atomic(folder.starred, (json.dumps({"steps": sorted(steps)}) + "\n").encode())
     except OSError as error:
         raise cannot_write(folder.starred, error) from error

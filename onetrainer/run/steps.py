@@ -1,11 +1,11 @@
 """Steps of a run whose weights are there: in a checkpoint, or in a file for other programs."""
 
-import json
 import re
 from contextlib import suppress
 from pathlib import Path
 
 from onetrainer.errors import UserError
+from onetrainer.files.own_json import parse_object
 from onetrainer.run.run_folder import RunFolder
 
 _MOST_LISTED = 12
@@ -47,5 +47,5 @@ def require_step(folder: RunFolder, step: int | None) -> None:
 
 def _output_name(folder: RunFolder) -> str:
     with suppress(OSError, ValueError, LookupError, TypeError):
-        return str(json.loads(folder.config.read_bytes())["output"]["name"])
+        return str(parse_object(folder.config.read_bytes())["output"]["name"])
     return ""

@@ -3,14 +3,15 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from math import isfinite
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
-from onetrainer.redaction import without_tokens
-from onetrainer.run.events import Event
+from onetrainer.files.own_json import NotOurs, parse_object, typed
+from onetrainer.redaction import without_tokens, without_tokens_inside
+from onetrainer.run.events import Evaluated, Event
 
-_EVENT_TYPES: dict[str, type] = {event.__name__: event for event in get_args(Event)}
+_EVENT_TYPES: dict[str, type[Event]] = {event.__name__: event for event in get_args(Event)}
 # Former names in older run folders: of fields, and inside fields.
 _FORMER = {"pictures": "images", "cures": "fixes", "words": "message"}
 _FORMER_IN_FORECASTS = {"drawing": "sampling", "average": "ema", "words": "message"}
@@ -24,6 +25,14 @@ _TIME = re.compile(r'"time": (\d+(?:\.\d+)?)')  # before any text of the event
 _KEYS = {event: frozenset(item.name for item in fields(event)) for event in get_args(Event)}
 
 
+@dataclass(frozen=True)
+class _EvaluatedImage:
+    path: str = ""
+    prompt: str = ""
+    seed: int = 0
+    rewards: dict[str, float] = field(default_factory=dict)
+
+
 def encode_event(event: Event, *, time: float) -> str:
     """Return an event as one line with its newline. time: Seconds since the epoch."""
     values = vars(event)
@@ -35,8 +44,7 @@ def encode_event(event: Event, *, time: float) -> str:
     body = {"type": name, "time": time, **values}
     line = _ENCODER.encode(body)
     if without_tokens(line) != line:
-        # Text by text: a replacement may not cut an escape sequence.
-        line = _ENCODER.encode(_without_tokens(body))
+        line = _ENCODER.encode(without_tokens_inside(body))
     return f"{line}\n"
 
 
@@ -49,7 +57,7 @@ def _number(value: float | bool | None) -> str:
 def decode_event(line: str) -> Event | None:
     """Return the event of a line; None for an invalid line or an unknown event type."""
     try:
-        body = json.loads(line)
+        body = parse_object(line, with_nan=True)
         event = _EVENT_TYPES[body["type"]]
         known = _KEYS[event]
         current = {_FORMER.get(key, key): value for key, value in body.items()}
@@ -58,8 +66,10 @@ def decode_event(line: str) -> Event | None:
             for key, value in current.items()
             if key in known
         }
-        return cast(Event, event(**values))
-    except (ValueError, KeyError, TypeError):
+        if event is Evaluated:
+            typed(values.get("images", []), list[_EvaluatedImage])
+        return typed(values, event)
+    except (NotOurs, KeyError, TypeError):
         return None
 
 
@@ -67,17 +77,6 @@ def event_time(line: str) -> float:
     """Return the time of a line that is an event, in seconds since the epoch; 0 without one."""
     found = _TIME.search(line)
     return float(found[1]) if found else 0.0
-
-
-def _without_tokens(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _without_tokens(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_without_tokens(inner) for inner in value]
-        case str():
-            return without_tokens(value)
-    return value
 
 
 def _with_current_names(value: Any, names: Mapping[str, str]) -> Any:

@@ -6,6 +6,7 @@ import platform
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from onetrainer.files.own_json import NotOurs, parse_json, typed
 from onetrainer.run.oom_kills import own_oom_count
 
 
@@ -38,7 +39,8 @@ def own_mark() -> WorkerMark:
 
 def read_mark(text: str) -> WorkerMark | None:
     """Return the mark in the text of a lock; None if there is none."""
-    with suppress(ValueError, TypeError):
-        found = json.loads(text)
-        return WorkerMark(found) if isinstance(found, int) else WorkerMark(**found)
+    with suppress(NotOurs):
+        found = parse_json(text)
+        mark = typed({"pid": found} if isinstance(found, int) else found, WorkerMark)
+        return mark if mark.pid > 0 else None  # others mean groups of processes
     return None

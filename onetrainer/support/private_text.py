@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from onetrainer.config.fields import setting_at
+from onetrainer.files.own_json import NotOurs, parse_object
+from onetrainer.model_files.hub import is_hub_name
 from onetrainer.redaction import redact
+from onetrainer.support.private_paths import IMAGE_SUFFIX, PrivatePaths
 
 # Texts of the config that say how training was set up, and nothing about the images.
 _SETTINGS = re.compile(
@@ -17,9 +20,7 @@ _SETTINGS = re.compile(
 _PROMPTS = ("prompt", "prompts", "caption", "negative")
 """Keys of events whose values are prompts or captions."""
 _SHORTEST = 3  # characters of a text that is replaced wherever it stands
-_SUFFIX = re.compile(
-    r"\.(?:png|jpe?g|webp|bmp|gif|tiff?|avif|heic|jxl|txt)(?![\w.])", re.IGNORECASE
-)
+_SUFFIX = re.compile(IMAGE_SUFFIX, re.IGNORECASE)
 _NAME_ENDS = "\\/\"'“”:<>|(\n"
 _LONGEST_NAME = 255
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*(?:"(\s*:)?|$)')
@@ -35,6 +36,7 @@ class PrivateText:
 
     def __init__(self, *, keeps_prompts: bool = False) -> None:
         self._keeps = keeps_prompts
+        self._paths = PrivatePaths()
         self._texts: dict[str, str] = {}
         self._images: dict[str, str] = {}
 
@@ -44,7 +46,7 @@ class PrivateText:
 
     def of_broken_config(self, text: str) -> str:
         """Return a text that was to be a config, without any text in quotes but keys."""
-        return redact(_QUOTED.sub(lambda found: found[0] if found[1] else '"<text>"', text))
+        return self._redacted(_QUOTED.sub(lambda found: found[0] if found[1] else '"<text>"', text))
 
     def of_events(self, lines: Iterable[str]) -> str:
         """Return lines of events."""
@@ -59,7 +61,14 @@ class PrivateText:
                 pattern = re.compile(rf"(?<!\w)(?:{words})(?!\w)")
                 text = pattern.sub(lambda found: self._texts[found[0]], text)
             text = self._without_images(text)
-        return redact(text)
+        return self._redacted(text)
+
+    def of_path(self, path: str) -> str:
+        """Return a path below the run's folder, to be part of a text."""
+        return self._paths.of_path(path)
+
+    def _redacted(self, text: str) -> str:
+        return self._paths.of_text(redact(text))
 
     def _config(self, value: object, path: str) -> object:
         match value:
@@ -70,12 +79,14 @@ class PrivateText:
                 return [self._config(inner, f"{path}.{at}") for at, inner in enumerate(value)]
             case str() if not self._keeps and _is_private(path):
                 return self._replacement(value)
+            case str() if _is_path(path) and not is_hub_name(value) and "://" not in value:
+                return self._paths.of_path(redact(value))
         return value
 
     def _line(self, line: str) -> str:
         try:
-            return json.dumps(self._event(json.loads(line)), ensure_ascii=False)
-        except (ValueError, RecursionError):
+            return json.dumps(self._event(parse_object(line, with_nan=True)), ensure_ascii=False)
+        except NotOurs:
             return '{"type": "<damaged line>"}'
 
     def _event(self, value: object) -> object:
@@ -127,6 +138,11 @@ def _is_private(path: str) -> bool:
     setting = setting_at(path)
     is_free = setting is None or (setting.kind == "text" and not setting.ui.is_path)
     return is_free and not _SETTINGS.fullmatch(path)
+
+
+def _is_path(path: str) -> bool:
+    setting = setting_at(path)
+    return setting is not None and setting.ui.is_path
 
 
 def _json(document: object) -> str:

@@ -1,7 +1,7 @@
 """A report about a run, to attach to a bug report: one archive without private data."""
 
-import json
 import os
+import stat
 import time
 import zipfile
 from collections import deque
@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import IO
 
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import atomic_file
+from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.run.run_folder import STATE_FILE, RunFolder
 from onetrainer.support.findings import Finding
 from onetrainer.support.private_text import PrivateText
@@ -21,6 +23,7 @@ from onetrainer.support.private_text import PrivateText
 _MOST_LOG_BYTES = 512 * 1024
 _MOST_CURVE_EVENTS, _MOST_OTHER_EVENTS = 2_000, 2_000
 _MOST_CONFIG_BYTES, _MOST_LINE_BYTES = 1 << 20, 100_000
+_MOST_SAMPLE_BYTES = 64 << 20
 _MOST_FILES, _MOST_SAMPLES, _MOST_REPORTS = 2_000, 12, 10_000
 _CURVE = tuple(
     b'{"type": "%s"' % name for name in (b"Progress", b"Measured", b"Rewarded", b"Phase")
@@ -31,7 +34,7 @@ A report about a run of OneTrainer, for the people who look into a failure.
 {contents}
 
 {private}
-Access tokens, home folders and the names of users and of the computer are replaced everywhere.
+Access tokens and the names of folders, users and the computer are replaced everywhere.
 """
 _WITHOUT = """\
 Not in it: images, weights, prompts, captions and the names of images. Where one of these texts
@@ -138,17 +141,16 @@ def _parts(
         yield name, about, text.encode(errors="replace")
     if with_samples:
         for path in sorted(folder.samples.glob("*.png"))[-_MOST_SAMPLES:]:
-            with suppress(OSError):
-                yield f"samples/{path.name}", "a sample", path.read_bytes()
+            with suppress(OSError), _open(path) as handle:
+                yield f"samples/{path.name}", "a sample", handle.read(_MOST_SAMPLE_BYTES)
 
 
 def _config(folder: RunFolder, private: PrivateText) -> str:
     text = _read(folder.config, _MOST_CONFIG_BYTES)
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        return private.of_config(parse_object(text))
+    except NotOurs:
         return private.of_broken_config(text)
-    return private.of_config(document if isinstance(document, dict) else {"": document})
 
 
 def _state(folder: RunFolder, private: PrivateText) -> str:
@@ -160,7 +162,7 @@ def _state(folder: RunFolder, private: PrivateText) -> str:
 
 
 def _log(path: Path, private: PrivateText) -> str:
-    with path.open("rb") as handle:
+    with _open(path) as handle:
         size = handle.seek(0, os.SEEK_END)
         handle.seek(max(0, size - _MOST_LOG_BYTES))
         return private.of_text(handle.read().decode(errors="replace"))
@@ -168,7 +170,7 @@ def _log(path: Path, private: PrivateText) -> str:
 
 def _events(path: Path, private: PrivateText) -> str:
     """Return the events: of steps and phases every n-th and the last ones, of others the last."""
-    with path.open("rb") as handle:
+    with _open(path) as handle:
         count = sum(line.startswith(_CURVE) for line in handle)
         every = -(-count // _MOST_CURVE_EVENTS) or 1
         handle.seek(0)
@@ -193,10 +195,23 @@ def _listing(path: Path, files: list[Path], private: PrivateText) -> str:
         with suppress(OSError):  # it has vanished
             status, name = file.lstat(), file.relative_to(path).as_posix()
             changed = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.st_mtime))
+            name = private.of_path(name)
             lines.append(f"{name}: {status.st_size:,} bytes, {changed}")
     return private.of_text("\n".join(sorted(lines)))
 
 
 def _read(path: Path, most: int) -> str:
-    with path.open("rb") as handle:
+    with _open(path) as handle:
         return handle.read(most).decode(errors="replace")
+
+
+def _open(path: Path) -> IO[bytes]:
+    """Open a file of the run to read. Raises OSError for a link, which may lead to anything."""
+    if any(place.is_symlink() for place in (path.parent, path.parent.parent)):
+        raise OSError("it is in a folder that is a link")
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    handle = open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags))  # noqa: SIM115 # Path.open takes no opener; the caller closes it
+    if path.is_symlink() or not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+        handle.close()
+        raise OSError("it is no file but a link, a device or a pipe")
+    return handle

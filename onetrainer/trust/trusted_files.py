@@ -2,12 +2,13 @@
 
 Trust is stored per user, not per run or config, since a config may come from anybody: by the path
 of the function's file and a digest of its content and of what it imports from beside it. A changed
-file must be trusted again. Installed packages are not checked.
+file must be trusted again. Installed packages are not checked. What a run does outside its folder
+is confirmed in the same file, a line each.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import decode_source
 from typing import Literal
 
@@ -15,6 +16,7 @@ from onetrainer import program
 from onetrainer.errors import Problem, UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked
+from onetrainer.files.own_json import read_own
 from onetrainer.run.run_folder import cannot_write
 from onetrainer.run.user_folder import user_folder
 from onetrainer.trust.function_file import UserFunction, find_function
@@ -50,14 +52,17 @@ def trust(function: UserFunction) -> None:
 
     Raises UserError if this cannot be stored.
     """
-    file = user_folder() / FILE
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with locked(file.with_name(f"{FILE}.lock"), wait=_LOCK_WAIT):
-            digests = {**_trusted_digests(), str(function.file): _digest(function)}
-            write_atomic(file, (json.dumps(digests, indent=2) + "\n").encode())
-    except OSError as error:
-        raise cannot_write(file, error) from error
+    _store({str(function.file): _digest(function)})
+
+
+def is_confirmed(effect: str) -> bool:
+    """Return whether a person has confirmed what a run does outside its folder, a line of text."""
+    return _key(effect) in _trusted_digests()
+
+
+def confirm(effects: Iterable[str]) -> None:
+    """Remember lines that a person has confirmed. Raises UserError if this cannot be stored."""
+    _store({_key(effect): "confirmed" for effect in effects})
 
 
 def trusted_function(spec: str) -> UserFunction:
@@ -127,12 +132,21 @@ def _digest(function: UserFunction) -> str:
     return total.hexdigest()
 
 
+def _key(effect: str) -> str:
+    return f"effect {hashlib.sha256(effect.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def _store(entries: Mapping[str, str]) -> None:
+    file = user_folder() / FILE
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with locked(file.with_name(f"{FILE}.lock"), wait=_LOCK_WAIT):
+            digests = {**_trusted_digests(), **entries}
+            write_atomic(file, (json.dumps(digests, indent=2) + "\n").encode())
+    except OSError as error:
+        raise cannot_write(file, error) from error
+
+
 def _trusted_digests() -> Mapping[str, str]:
     """Return this user's trusted digests by file; empty if there are none or they are damaged."""
-    try:
-        digests = json.loads((user_folder() / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(digests, dict):
-        return {}
-    return {str(key): value for key, value in digests.items() if isinstance(value, str)}
+    return read_own(user_folder() / FILE, dict[str, str], {}, lost="the rest is not trusted")

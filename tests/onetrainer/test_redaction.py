@@ -1,14 +1,20 @@
 """Texts that leave this computer hold no tokens, users' names or home folders."""
 
 import json
+from contextlib import suppress
 
 import pytest
+import torch
 
+from modules.formats.files.files import write_safetensors
 from onetrainer.__main__ import main
+from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, ProblemsError, UserError
+from onetrainer.presets.presets import save_preset
 from onetrainer.redaction import redact, without_tokens
 from onetrainer.run.events import Failed, Finished
 from onetrainer.run.wire import decode_event, encode_event
+from onetrainer.tensor_files.safetensors_header import read_safetensors
 from tests.each import each
 
 SECRET = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz"
@@ -19,6 +25,12 @@ SECRET = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz"
     [
         f"https://ann:{SECRET}@huggingface.co/model",
         "https://ann:pass-word@huggingface.co/model",
+        "/srv/https:/ann:pass-word@huggingface.co/model",
+        r"C:\https:\ann:pass-word@huggingface.co\model",
+        "https://ann:p@pass-word@huggingface.co/model",
+        "Authorization: Basic pass-word1",
+        "onetrainer --hub-token pass-word",
+        "https://bucket/file#access_token=pass-word",
         "https://civitai.com/model?type=Model&token=pass-word&size=full",
         "https://bucket/file?X-Amz-Signature=pass-word",
         "Authorization: Bearer pass-word-1234",
@@ -46,6 +58,7 @@ def test_tokens_are_removed_and_the_rest_stays(text):
         "77 tokens: too many; https://huggingface.co/a/b?download=true",
         "unet.down_blocks.0.attentions.0.proj_in.weight",
         "/data/home-made/pictures",
+        "C:/models/ann@home/x and mail to ann@home: basic training of 8 tokens",
         "/models/hf_realistic_vision_fp16/unet and a prompt of sk-ateboards-everywhere",
     ],
 )
@@ -107,3 +120,40 @@ def test_a_model_named_by_an_address_is_reported_without_its_token(tmp_path, mon
         assert main(arguments) == 2
         shown = "".join(capsys.readouterr())
         assert not any(secret in shown for secret in (SECRET, "pass-word")), arguments
+
+
+@each(
+    "command",
+    [
+        ["check", "{config}"],
+        ["check", "{config}", "--json"],
+        ["train", "{config}"],
+        ["check", "{config}", "--set", "model.path=https://u:pass-word@h/x"],
+        ["check", "{config}", "--set", "https://u:pass-word@h/x=3"],
+        ["diff", "{config}", "lora"],
+        ["show", "https://u:pass-word@h/x"],
+        ["check", "https://u:pass-word@h/x"],
+        ["check", "a", "b", "https://u:pass-word@h/x"],
+        ["https://u:pass-word@h/x"],
+    ],
+)
+def test_no_command_shows_a_token_of_an_address(tmp_path, capfd, command):
+    config = tmp_path / "own.json"
+    config.write_text(
+        json.dumps({"model": {"path": "https://ann:pass-word@hub/a?token=pass-word"}})
+    )
+    with suppress(SystemExit):
+        main([part.format(config=config) for part in command])
+    assert "pass-word" not in "".join(capfd.readouterr())
+
+
+def test_no_preset_image_or_file_that_is_written_holds_a_token(tmp_path):
+    config = TrainConfig()
+    model = config.model.model_copy(update={"path": "https://ann:pass-word@hub/a"})
+    save_preset(config.model_copy(update={"model": model}), tmp_path / "own.json")
+    metadata = {"a": '{"b": "say \\"x\\" https://ann:pass-word@hub/a"}', "c": "?token=pass-word"}
+    write_safetensors(tmp_path / "a.safetensors", {"a": torch.zeros(1)}, metadata)
+    for path in tmp_path.iterdir():
+        assert b"pass-word" not in path.read_bytes()
+    read = read_safetensors(tmp_path / "a.safetensors").metadata
+    assert json.loads(read["a"])["b"] == 'say "x" https://<token>@hub/a'

@@ -12,7 +12,7 @@ from onetrainer.run.run_folder import RunFolder, create_run
 from ui.actions.file_check import check_files
 from ui.context import Context
 from ui.dialogs.rate_dialog import with_chosen_rate
-from ui.dialogs.trust_dialog import confirm_functions
+from ui.dialogs.trust_dialog import confirm_run
 
 
 def prepared_fork(
@@ -31,7 +31,7 @@ def prepared_fork(
     config = with_absolute_paths(config)
     changes_since(state.get("config", {}), config, step=step)
     chosen = with_chosen_rate(context, state, config)
-    if chosen is None or not confirm_functions(context, chosen):
+    if chosen is None or not confirm_run(context, source, chosen, is_new=True):
         return None
 
     def copy() -> RunFolder:

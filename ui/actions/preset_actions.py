@@ -166,6 +166,10 @@ class PresetActions:
     def _save(self, path: Path, description: str) -> bool:
         try:
             self._context.draft.save(path, description=description)
+            # What a person saves is their own, wherever the file is: nothing in it is asked for.
+            from onetrainer.checks.effects import confirm_effects, new_effects
+
+            confirm_effects(new_effects(self._context.draft.config(), path.absolute().parent))
         except ProblemsError as error:
             context = self._context
             show_problems(context, error.problems)

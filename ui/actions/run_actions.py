@@ -100,11 +100,11 @@ class RunActions:
 
     def _check(self, then: Callable[[TrainConfig], None]) -> None:
         """Check the draft's files and code in a thread, then do something with it."""
-        from ui.dialogs.trust_dialog import confirm_functions
+        from ui.dialogs.trust_dialog import confirm_draft
 
         context = self._context
         config, file_settings = context.draft.config(), context.draft.file_settings
-        if not confirm_functions(context, config):
+        if not confirm_draft(context, config):
             context.act.show_message("Training was not started, and none of this code was run.")
             return
         self.is_checking = True
@@ -277,13 +277,13 @@ class RunActions:
         Raises:
             UserError: If its config cannot be read.
         """
-        from ui.dialogs.trust_dialog import confirm_functions
+        from ui.dialogs.trust_dialog import confirm_run
 
         context, folder = self._context, self._context.session.folder
         if folder is None or context.session.has_worker:
             return True
         config = resolve(load_document(folder.config), source=str(folder.config))
-        return confirm_functions(context, config)
+        return confirm_run(context, folder, config, is_new=False)
 
     def _confirm_new_run(self) -> bool:
         """Ask whether to start a new run or resume the paused one; return whether to start."""

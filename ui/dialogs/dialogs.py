@@ -9,6 +9,7 @@ from tkinter.font import Font
 from typing import NamedTuple
 
 from onetrainer.errors import Problem, UserError, sentence
+from onetrainer.redaction import without_tokens
 from ui.context import Context
 from ui.messages.problems import fix_label, problem_text
 from ui.model.form_fields import find_setting, page_title
@@ -57,7 +58,7 @@ class Dialog:
 
     def add_text(self, text: str, style: str = "Dim") -> None:
         """Add a paragraph."""
-        label = self.widgets.label(self.body, text, style=style, wrap=_WIDTH)
+        label = self.widgets.label(self.body, without_tokens(text), style=style, wrap=_WIDTH)
         label.pack(anchor="w", pady=(self.widgets.px(8), 0))
 
     def add_buttons(self, choices: list[Choice]) -> None:

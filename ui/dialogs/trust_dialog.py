@@ -1,11 +1,15 @@
 """Question whether Python code of the user may be run, showing it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
+from onetrainer.checks.effects import confirm_effects, is_own, new_effects
 from onetrainer.checks.user_code import user_functions
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
+from onetrainer.presets.presets import resolve, with_absolute_paths
+from onetrainer.run.run_folder import RunFolder
 from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import UserFunction, find_function
 from ui.context import Context
@@ -38,6 +42,44 @@ def confirm_functions(context: Context, config: TrainConfig) -> bool:
         config: With absolute paths.
     """
     return all(_confirm(context, spec) for spec in untrusted_functions(config))
+
+
+def confirm_run(context: Context, run: RunFolder, config: TrainConfig, *, is_new: bool) -> bool:
+    """Ask for what a run, whose folder may come from anybody, does elsewhere, and for its code."""
+    lines = new_effects(config, run.path.parent, is_new=is_new)
+    return _confirm_effects(context, run.name, lines) and confirm_functions(context, config)
+
+
+def confirm_draft(context: Context, config: TrainConfig) -> bool:
+    """Ask for what the settings of a file do elsewhere that this user has not saved, and for code.
+
+    Not for what was written in the window: that is the person's own.
+    """
+    draft = context.draft
+    file, lines = draft.origin.path, list[str]()
+    if file is not None and not is_own(file):
+        with suppress(UserError):  # what is not valid was written over since
+            loaded = with_absolute_paths(resolve(draft.base, source=str(file)))
+            lines = new_effects(loaded, file.absolute().parent)
+            lines = [line for line in new_effects(config, file.absolute().parent) if line in lines]
+    name = file.name if file else ""
+    return _confirm_effects(context, name, lines) and confirm_functions(context, config)
+
+
+def _confirm_effects(context: Context, name: str, lines: Sequence[str]) -> bool:
+    if not lines:
+        return True
+    dialog = Dialog(context, "What these settings do elsewhere")
+    dialog.add_text(f"A run with the settings of {name}")
+    for line in lines:
+        dialog.add_text(f"• {line}", style="Bold")
+    dialog.add_text("If they come from somebody else, start it only if you expect this.")
+    # The safe answer first, because Return takes it.
+    dialog.add_buttons([Choice("", "Do not start", "primary"), Choice("start", "Start the run")])
+    if dialog.wait() != "start":
+        return False
+    confirm_effects(lines)
+    return True
 
 
 def _confirm(context: Context, spec: str) -> bool:

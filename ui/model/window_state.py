@@ -6,6 +6,7 @@ from pathlib import Path
 
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.locks import locked
+from onetrainer.files.own_json import read_own
 from onetrainer.json_file import Document
 from onetrainer.run.known_folders import remember_run_folder
 from onetrainer.run.user_folder import user_folder
@@ -107,8 +108,7 @@ def state_file() -> Path:
 
 def read_state() -> WindowState:
     """Read the state of the last window; a new one if it is missing or invalid."""
-    state = WindowState(**_read_file())
-    state.mode = "light" if state.mode == "light" else "dark"
+    state = _read_file(WindowState())
     state.stored = _document(state)
     return state
 
@@ -125,23 +125,14 @@ def write_state(state: WindowState) -> None:
         changed.update(_DRAFT)
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_name(f"{path.name}.lock"), wait=_LOCK_WAIT):
-        merged = own | _read_file() | {key: own[key] for key in changed}
+        merged = own | _document(_read_file(state)) | {key: own[key] for key in changed}
         write_atomic(path, json.dumps(merged, ensure_ascii=False).encode())
     state.stored = own
 
 
-def _read_file() -> Document:
-    """Read what is valid in the file. Values of another type, from a foreign file, are ignored."""
-    try:
-        body = json.loads(state_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    fresh = _document(WindowState())
-    return {
-        key: value
-        for key, value in (body.items() if isinstance(body, dict) else ())
-        if key in fresh and isinstance(value, type(fresh[key]))
-    }
+def _read_file(default: WindowState) -> WindowState:
+    """Read what is valid in the file; the default without one."""
+    return read_own(state_file(), WindowState, default, lost="the rest is as in a new window")
 
 
 def _document(state: WindowState) -> Document:

@@ -1,9 +1,9 @@
 """What is known of a sample: the settings in its file, and its rewards."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.run.events import Sample
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.steps import available_steps
@@ -23,8 +23,8 @@ def sample_settings(path: Path) -> str:
     except (OSError, UnidentifiedImageError):
         return ""
     try:
-        known = json.loads(texts.get(_OWN, "{}"))
-    except (ValueError, TypeError):
+        known = parse_object(str(texts.get(_OWN, "{}")))
+    except NotOurs:  # another program's, or cut off
         known = {}
     parts = [f"{size[0]} × {size[1]}"]
     sampler = _sampler(str(texts.get(_A1111, "")))

@@ -4,7 +4,6 @@ Source: Stability AI, "Model Metadata Standard Specification", version 1.0.1.
 """
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -91,20 +90,21 @@ def architecture(family: FamilyName, prediction: Prediction, kind: FileKind) -> 
 
 
 TOKEN_RATES = "onetrainer_token_rates"
-"""Key of a run's metadata: the learning rate of each token, as JSON."""
+"""Key of a run's metadata: the learning rate of each trained token, in order."""
 
 
-def embedding_metadata(metadata: Mapping[str, str], token: str) -> dict[str, str]:
+def embedding_metadata(metadata: Mapping[str, str], token: str, number: int = 0) -> dict[str, str]:
     """Return a run's metadata for the file of one of its embeddings.
+
+    number: Of the token among those that are trained.
 
     Its tensors have the original layout's names, independent of the run's LoRA naming; its learning
     rate is the token's own.
     """
     kind: FileKind = "textual-inversion"
     changed = {"name": token}
-    rates = json.loads(metadata.get(TOKEN_RATES, "{}"))
-    if token in rates:
-        changed["ss_learning_rate"] = str(rates[token])
+    if rates := metadata.get(TOKEN_RATES, "").split():
+        changed["ss_learning_rate"] = rates[number]
     if base := metadata.get(f"{PREFIX}architecture", "").split("/")[0]:
         changed |= {
             f"{PREFIX}architecture": f"{base}/{kind}",

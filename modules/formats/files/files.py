@@ -14,7 +14,9 @@ from torch import Tensor
 from modules.formats.files.tensor_source import DTYPES, LazyTensor
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import atomic_file, is_taken, remove_leftovers
+from onetrainer.files.own_json import NotOurs, parse_json
 from onetrainer.messages.formatting import format_size
+from onetrainer.redaction import without_tokens, without_tokens_inside
 
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 DTYPE_ORDER = {dtype: position for position, dtype in enumerate(DTYPES.values())}
@@ -77,6 +79,16 @@ def safetensors_pieces(
     yield _header(ordered, metadata)
     for tensor in ordered.values():
         yield _data(tensor)
+
+
+def _without_tokens(text: str) -> str:
+    """Return a text of the metadata without tokens; JSON stays JSON."""
+    if without_tokens(text) == text:
+        return text
+    try:
+        return json.dumps(without_tokens_inside(parse_json(text)), ensure_ascii=False)
+    except NotOurs:
+        return without_tokens(text)
 
 
 def byte_count(tensors: Mapping[str, Tensor | LazyTensor]) -> int:
@@ -159,7 +171,8 @@ def _ordered(
 
 def _header(tensors: Mapping[str, Tensor | LazyTensor], metadata: Mapping[str, str]) -> bytes:
     """Return length and table; their size depends on the metadata's size alone."""
-    table: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
+    said = {key: _without_tokens(metadata[key]) for key in sorted(metadata)}
+    table: dict[str, object] = {"__metadata__": said}
     end = 0
     for name, tensor in tensors.items():
         start, end = end, end + tensor.numel() * tensor.element_size()

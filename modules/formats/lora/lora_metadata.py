@@ -8,6 +8,7 @@ from modules.formats.lora.lora_keys import AdapterTensors, rank_of
 from modules.formats.lora.lora_names import Naming
 from modules.formats.lora.lora_peft import METADATA
 from onetrainer.families.registry import family_spec
+from onetrainer.files.own_json import NotOurs, parse_object
 
 IMPLEMENTATION = PREFIX + "implementation"
 DIM, ALPHA, ARGUMENTS = "ss_network_dim", "ss_network_alpha", "ss_network_args"
@@ -48,9 +49,9 @@ def metadata_as_written(
 def _with_conv_alpha_as_rank(text: str) -> str:
     """Return kohya's JSON of network arguments with the convolutions' alpha set to their rank."""
     try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError):
+        arguments = parse_object(text)
+    except NotOurs:
         return text
-    if not isinstance(arguments, dict) or not {"conv_dim", "conv_alpha"} <= arguments.keys():
+    if not {"conv_dim", "conv_alpha"} <= arguments.keys():
         return text
     return json.dumps({**arguments, "conv_alpha": arguments["conv_dim"]})

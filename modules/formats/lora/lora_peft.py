@@ -12,6 +12,7 @@ from modules.formats.lora.lora_keys import PLAIN, AdapterTensors, rank_of, scale
 from modules.formats.lora.lora_names import Layer
 from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec, folder_of
+from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.json_file import read_json
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, MID, UP
 
@@ -90,10 +91,8 @@ def with_settings_beside(path: Path, metadata: Mapping[str, str]) -> dict[str, s
 def add_alphas(layers: Mapping[Layer, dict[str, Tensor]], metadata: Mapping[str, str]) -> None:
     """Add the alphas of peft's settings to layers without one."""
     try:
-        settings = json.loads(metadata.get(METADATA, "{}"))
-    except ValueError:
-        return
-    if not isinstance(settings, dict):
+        settings = parse_object(metadata.get(METADATA, "{}"))
+    except NotOurs:
         return
     for layer, tensors in layers.items():
         component, rank = folder_of(layer.component), rank_of(tensors)

@@ -1,12 +1,12 @@
 """Arguments of a function or class of the user's own: a line for each, as "name = value"."""
 
-import json
 from typing import Annotated
 
 from pydantic import Field
 
 from onetrainer.config.base.section import Ui
 from onetrainer.errors import UserError
+from onetrainer.files.own_json import NotOurs, parse_json
 
 Arguments = Annotated[
     str,
@@ -38,10 +38,10 @@ def parse_arguments(text: str, *, given: tuple[str, ...] = ()) -> dict[str, obje
             if name in given or name in arguments:
                 wrong = "the program sets it" if name in given else "it is given twice"
             elif name.isidentifier() and equals:
-                found = json.loads(value)
+                found = parse_json(value)
                 arguments[name] = tuple(found) if isinstance(found, list) else found
                 continue
-        except (ValueError, RecursionError):
+        except NotOurs:
             wrong = f"{value} is not JSON" if value else "it has no value"
         raise UserError(
             f"line {number}, {name[:100]}: {wrong}",

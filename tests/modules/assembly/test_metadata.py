@@ -208,5 +208,6 @@ def test_the_file_of_an_embedding_says_the_rate_that_its_token_was_trained_at():
     for section, expected in (({"lr": 5e-3}, (5e-3, 2e-3)), ({}, (1e-4, 2e-3))):
         values = {"embeddings": {"tokens": tokens, **section}, "method": {"kind": "embedding"}}
         made = past_warnings(config(**values))
-        rates = [embedding_metadata(made, name)["ss_learning_rate"] for name in ("<a>", "<b>")]
+        files = [embedding_metadata(made, name, n) for n, name in enumerate(("<a>", "<b>"))]
+        rates = [file["ss_learning_rate"] for file in files]
         assert [float(rate) for rate in rates] == near(expected)

@@ -6,12 +6,13 @@ import shutil
 import pytest
 
 from modules.training import checkpoints as checkpoints_module
-from modules.training.checkpoint_record import find_restore_point
+from modules.training.checkpoint_record import CheckpointRecord, find_restore_point
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.errors import UserError
 from onetrainer.run.checkpoint_files import DamagedCheckpoint, verify
 from onetrainer.run.leftovers import clean
 from onetrainer.run.run_folder import STATE_FILE, create_run
+from tests.corrupted import corruptions, require_type
 from tests.stepping import Training, equal
 
 
@@ -106,6 +107,28 @@ def test_the_only_checkpoint_without_its_state_file_is_not_taken_for_litter(made
     assert names(folder) == ["step-000002"]
 
 
+def test_a_newest_one_whose_state_is_broken_in_any_way_is_left_out_and_named(made, folder):
+    state = made.save(folder, 1).with_name("step-000002") / STATE_FILE
+    made.save(folder, 2)
+    document = json.loads(state.read_bytes())
+    # As older versions wrote it, without digests.
+    small = {key: document[key] for key in ("step", "config_digest", "events_size", "engine")}
+    for case, content in (("gone", None), *corruptions(json.dumps(small).encode())):
+        sound = shutil.copytree(state.parent, folder.path / "copy")
+        state.write_bytes(content or b"")
+        if content is None:
+            state.unlink()
+        clean(folder)
+        found = find_restore_point(folder)
+        require_type(found.record, CheckpointRecord, case)
+        assert found.record.step == 1 + (not found.warnings), case
+        assert all("step-000002" in text and "step 1" in text for text in found.warnings), case
+        shutil.rmtree(folder.checkpoints)
+        folder.checkpoints.mkdir()
+        made.save(folder, 1)
+        sound.rename(state.parent)
+
+
 def test_damaged_ones_neither_count_as_kept_nor_are_deleted(made, folder):
     made.save(folder, 1)
     flip(made.save(folder, 2) / "optimizer.json", 0)
@@ -113,6 +136,16 @@ def test_damaged_ones_neither_count_as_kept_nor_are_deleted(made, folder):
     for step in (2, 3, 4):
         made.save(folder, step)
     assert names(folder) == ["step-000002.damaged", "step-000003", "step-000004"]
+
+
+def test_where_the_stars_are_damaged_nothing_that_may_have_one_is_deleted(made, folder):
+    folder.starred.write_text('{"steps": [1, ')
+    for step in (1, 2, 3, 4):
+        made.save(folder, step)
+    assert len(names(folder)) == 4
+    folder.starred.write_text('{"steps": [1]}')
+    made.save(folder, 5)
+    assert "step-000001" in names(folder) and len(names(folder)) < 5
 
 
 def test_what_a_disk_reads_back_is_checked_before_an_older_one_is_deleted(

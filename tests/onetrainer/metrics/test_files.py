@@ -111,10 +111,11 @@ def test_a_step_that_is_measured_again_takes_the_place_of_the_old_one(opened):
                     "drift": {"contrast": "much"}, "pictures": []}),
     ],
 )  # fmt: skip
-def test_a_damaged_file_is_named(opened, content):
+def test_a_damaged_file_is_left_out_and_named(opened, content):
     (opened.folder / "step-000010.json").write_text(content)
-    with pytest.raises(UserError, match=r"step-000010\.json"):
-        opened(until=20)
+    files = opened(until=20)
+    assert 10 not in files.by_step and files.incomparable == 0
+    assert ["step-000010.json" in text for text in files.damaged] == [True]
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):

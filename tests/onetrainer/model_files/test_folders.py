@@ -208,7 +208,7 @@ def test_damaged_config_is_reported(folder, content):
     (folder / "model_index.json").write_text(content)
     with pytest.raises(
         UserError,
-        match=r"model_index\.json: (the file cannot be read|this file holds no JSON object)",
+        match=r"model_index\.json: this file (is no JSON|holds no object)",
     ):
         inspect_model(folder)
 

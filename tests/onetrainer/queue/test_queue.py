@@ -113,12 +113,15 @@ def own_for_a_moment(owner):
         pass
 
 
-def test_a_file_that_is_no_queue_is_named_and_kept(queue):
+def test_of_a_damaged_file_what_is_sound_stays_and_it_is_kept_when_it_is_replaced(queue, caplog):
     queue.folder.mkdir()
-    queue.file.write_text('{"entries": [{"what": 1}]}')
-    with pytest.raises(UserError, match="this is no queue"):
-        queue.read()
-    assert queue.file.read_text().startswith('{"entries"')
+    damaged = '{"entries": [{"what": 1}, {"run": 3}, {"run": "/b", "device": 3}, {"run": "/c"}]}'
+    queue.file.write_text(damaged)
+    assert queue.read() == QueueState((Entry("/b"), Entry("/c")))
+    assert str(queue.file) in caplog.text and "the rest is not in the queue" in caplog.text
+    queue.hold(True)
+    assert queue.file.with_name("queue.json.damaged").read_text() == damaged
+    assert queue.read() == QueueState((Entry("/b"), Entry("/c")), is_held=True)
 
 
 def test_the_file_is_json_that_later_versions_may_extend(queue, runs):

@@ -122,4 +122,5 @@ def test_a_worker_leaves_its_mark_in_the_lock_and_older_ones_are_read(folder):
     assert folder.worker_pid() is None  # it runs no more
     assert (folder.last_worker().pid, folder.last_worker().host) == (worker.pid, platform.node())
     assert read_mark("123") == WorkerMark(123)
-    assert [read_mark(text) for text in ("", "{}", "[1]", '{"pid": 1, "other": 2}')] == [None] * 4
+    assert read_mark('{"pid": 1, "other": 2}') == WorkerMark(1)  # of a later version
+    assert [read_mark(text) for text in ("", "{}", "[1]", "0", "[" * 100_000)] == [None] * 5

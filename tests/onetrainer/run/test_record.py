@@ -55,7 +55,7 @@ def test_notes_change_one_by_one_and_whatever_else_is_in_their_file_is_no_note(t
     change_notes(folder, tags=split_tags(" red ,blue,, red,"), label=" A  name ")
     change_notes(folder, is_starred=True)
     assert read_notes(folder) == OwnNotes("A name", "", ("red", "blue"), True)
-    for content in (b"{", b"[1]", json.dumps({"tags": 3, "notes": [], "is_starred": 1}).encode()):
+    for content in (b"{", b"[1]", json.dumps({"tags": 3, "notes": [], "is_starred": 7}).encode()):
         folder.notes.write_bytes(content)
         assert read_notes(folder) == OwnNotes()
 

@@ -1,6 +1,8 @@
 """A report holds what explains a failure and nothing private, and can be made of any run folder."""
 
 import json
+import os
+import shutil
 import zipfile
 from contextlib import closing
 
@@ -208,3 +210,45 @@ def test_the_command_says_what_is_in_the_report(run, capsys, monkeypatch):
     assert "prompts and samples" in capsys.readouterr().out.splitlines()[-1]
     assert main(["report", str(run.path / "nothing")]) == 2
     assert "not the folder of a run" in capsys.readouterr().err
+
+
+def test_names_of_folders_are_in_no_part_of_a_report(run, tmp_path):
+    config = json.loads(run.config.read_text())
+    config["data"]["folder"] = "/mnt/Maria Lopez/wedding"
+    config["data"]["concepts"] = [{"folder": r"D:\Fotos von Jan\kids"}]
+    config["model"]["path"] = r"\\nas-of-eve\models\base.safetensors"
+    run.config.write_text(json.dumps(config))
+    with run.log.open("a") as log:
+        for line in (
+            'File "/opt/of-olga/OneTrainer/modules/worker.py", line 7, in main',
+            'File "/x/of-olga/lib/python3.11/site-packages/torch/nn.py", line 8',
+            "file:///mnt/Maria%20Lopez/a.txt and file://D:/of-olga/b and ~/of-olga is missing",
+            r"C:\Program Files\of-olga\a.dll; //nas-of-eve/share; ('/srv/of-olga',)",
+            "Maria Lopez/wedding/sub: 3 images; https://huggingface.co/a/b?x=1; 3/4 it/s",
+        ):
+            log.write(f"{line}\n")
+    (run.path / "of-olga").mkdir()
+    (run.path / "of-olga" / "a.bin").write_bytes(b"")
+    text = "\n".join(contents(write_report(run.path, FOUND).path).values())
+    for name in ("Maria", "Lopez", "wedding", "Jan", "kids", "nas-of-eve", "of-olga"):
+        assert name not in text, name
+    for kept in ("modules/worker.py", "torch/nn.py", "base.safetensors", "co/a/b?x=1", "3/4 it/s"):
+        assert kept in text, kept
+
+
+def test_a_link_in_a_run_leads_into_no_report(run, tmp_path):
+    (tmp_path / "key").write_text("very private")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "state.json").write_text("very private")
+    (tmp_path / "folder" / "a.png").write_text("very private")
+    for path in (run.log, run.events, run.config, run.path / "worker-1.log"):
+        path.unlink(missing_ok=True)
+        path.symlink_to(tmp_path / "key")
+    os.mkfifo(run.path / "worker-2.log")
+    for path in (run.samples, run.checkpoint(9)):
+        shutil.rmtree(path, ignore_errors=True)
+        path.symlink_to(tmp_path / "folder")
+    texts = contents(write_report(run.path, FOUND, with_samples=True).path)
+    assert "very private" not in "\n".join(texts.values())
+    assert "links" in texts["worker.log"] or "a link" in texts["worker.log"]
+    assert "a pipe" in texts["worker-2.log"]

@@ -1,5 +1,6 @@
 """Code of a person's own is run after they have seen it and said yes, and not otherwise."""
 
+import json
 from functools import partial
 
 import pytest
@@ -9,7 +10,8 @@ from onetrainer.config.rewards.reward import Reward
 from onetrainer.config.train import TrainConfig
 from onetrainer.trust import trusted_files
 from tests.ui.pumping import once_asked
-from ui.dialogs.trust_dialog import confirm_functions, untrusted_functions
+from ui.dialogs.trust_dialog import confirm_draft, confirm_functions, untrusted_functions
+from ui.model.draft import Draft
 
 CODE = "import math\n\n\ndef mine(pictures, prompts):\n    return [0.0] * len(prompts)\n"
 
@@ -89,3 +91,24 @@ def test_each_function_is_asked_for_once_and_nothing_else_is(own, home, tmp_path
     assert list(untrusted_functions(TrainConfig())) == []
     left = TrainConfig(objective=AlignProp(rewards=(Reward(reward="color", function=spec),)))
     assert list(untrusted_functions(left)) == []
+
+
+def test_what_a_file_from_elsewhere_does_outside_is_asked_for_and_what_was_written_here_is_not(
+    root, widgets, context, tmp_path
+):
+    file = tmp_path / "strange" / "a.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"data": {"cache_folder": str(tmp_path / "precious")}}))
+    draft = context.draft = Draft()
+    draft.load(file)
+
+    def press(answer):
+        once_asked(root, lambda: widgets.buttons[f"answer {answer}"].widget.invoke())
+
+    press("")
+    assert not confirm_draft(context, draft.config())
+    press("start")
+    assert confirm_draft(context, draft.config())
+    assert confirm_draft(context, draft.config())  # without a question
+    draft.set("data.cache_folder", str(tmp_path / "mine"))
+    assert confirm_draft(context, draft.config())  # written here

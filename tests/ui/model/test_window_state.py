@@ -1,5 +1,8 @@
+from pathlib import Path
+
 from onetrainer.presets.find import BUILT_IN
 from onetrainer.run.known_folders import known_run_folders
+from tests.corrupted import corruptions, require_type
 from ui.model.draft import Draft
 from ui.model.window_state import WindowState, read_state, state_file, write_state
 
@@ -81,3 +84,16 @@ def test_two_windows_keep_what_the_other_one_changed(home):
     second.draft = {"b": 2}  # its base is its own, not that of the first window
     write_state(second)
     assert (read_state().draft, read_state().base) == ({"b": 2}, {})
+
+
+def test_a_state_is_read_and_shown_whatever_is_in_its_file():
+    state = WindowState("1x1", folders=["/a"], scales={"1x1": 1.5}, preset={"name": "a"})
+    state.draft = state.base = {"version": 1, "training": {"steps": 3}}
+    write_state(state)
+    for case, content in corruptions(state_file().read_bytes()):
+        state_file().write_bytes(content)
+        found = read_state()
+        require_type(found, WindowState, case)
+        found.restore_draft(Draft())
+        found.scale_of("1x1")
+        assert Path(found.folder_of_models()).is_absolute(), case

@@ -1,11 +1,11 @@
 """Reward training on the run page: verdict, trend plots and evaluation grid."""
 
-import json
 import tkinter as tk
 from pathlib import Path
 from tkinter import ttk
 
 from onetrainer.config.rewards.evaluation import Evaluation
+from onetrainer.files.own_json import parse_object
 from ui.charts.trend_plots import TrendPlots
 from ui.context import Context
 from ui.pages.run.banner import RunBanner
@@ -211,7 +211,7 @@ class RunRewards:
 def _min_diversity(config: Path) -> float:
     """Return the guard's minimum diversity, from the config of the run or by default."""
     try:
-        known = json.loads(config.read_text("utf-8"))["objective"]["evaluation"]
+        known = parse_object(config.read_bytes())["objective"]["evaluation"]
         return float(known["min_diversity"])
     except (OSError, ValueError, KeyError, TypeError):
         return Evaluation().min_diversity

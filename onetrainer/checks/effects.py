@@ -1,0 +1,66 @@
+"""What a run does outside the folder that it is started from, listed before its first start.
+
+Settings may come from anybody. Code is asked for by itself (`trust`); here is the rest: folders
+elsewhere that are written to, and models that are downloaded. What a person has confirmed, or has
+written in the window, is remembered by the line.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from onetrainer.cache.run_entries import cache_folder
+from onetrainer.checks.user_code import user_functions
+from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.config.train import TrainConfig
+from onetrainer.model_files.hub import cached_folder, is_hub_name
+from onetrainer.presets.find import BUILT_IN, own_folder
+from onetrainer.run.known_folders import known_run_folders
+from onetrainer.run.user_folder import user_folder
+from onetrainer.trust import trusted_files
+
+
+def is_own(file: Path) -> bool:
+    """Return whether a config is a preset of this program, or one that this user has saved."""
+    path = file.absolute().resolve()
+    return any(path.is_relative_to(folder.resolve()) for folder in (BUILT_IN, own_folder()))
+
+
+def new_effects(config: TrainConfig, beside: Path, *, is_new: bool = True) -> list[str]:
+    """Return what a run does elsewhere that was not confirmed before, a line each.
+
+    Args:
+        config: Of the run.
+        beside: The folder of the config's file, or that of the run's folder.
+        is_new: Whether a run's folder will be made, in `output.folder`.
+    """
+    lines = dict.fromkeys(_effects(config, beside, is_new=is_new))
+    return [line for line in lines if not trusted_files.is_confirmed(line)]
+
+
+def confirm_effects(lines: Iterable[str]) -> None:
+    """Remember that a person knows of these. Raises UserError if that cannot be stored."""
+    if known := [*lines]:
+        trusted_files.confirm(known)
+
+
+def _effects(config: TrainConfig, beside: Path, *, is_new: bool) -> Iterator[str]:
+    familiar = [beside, Path.cwd(), user_folder(), *known_run_folders()]
+    familiar = [folder.absolute().resolve() for folder in familiar]
+    folders = {"data.cache_folder": cache_folder(config)}
+    if is_new:
+        folders = {"output.folder": Path(config.output.folder).expanduser(), **folders}
+    for setting, folder in folders.items():
+        path = folder.absolute().resolve()
+        if not any(path.is_relative_to(one) for one in familiar):
+            familiar.append(path)  # the cache may be in the runs folder
+            yield f"writes to the folder {path} ({setting})"
+    models = {"model.path": config.model.path, "model.vae": config.model.vae}
+    if isinstance(config.objective, AlignProp):
+        for number, reward in enumerate(config.objective.rewards):
+            models[f"objective.rewards.{number}.model"] = reward.model
+    for setting, name in models.items():
+        if not config.model.offline and is_hub_name(name) and cached_folder(name) is None:
+            yield f"downloads {name} from the Hugging Face Hub ({setting})"
+    for setting, spec in user_functions(config).items():
+        if trusted_files.status(spec) != "trusted":
+            yield f"runs Python code: {spec} ({setting}), which is asked for by itself"

@@ -1,0 +1,91 @@
+"""What a run does outside its folder is listed before its first start, or asked for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from onetrainer.__main__ import main
+from onetrainer.checks.effects import confirm_effects, is_own, new_effects
+from onetrainer.cli.effects import ask_for_effects_of, note_effects
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import EXIT_USER, UserError
+from onetrainer.presets.find import BUILT_IN, own_folder
+from onetrainer.run.run_folder import create_run
+from onetrainer.run.user_folder import user_folder
+from onetrainer.trust.trusted_files import FILE
+
+
+def config_of(**sections):
+    return TrainConfig.model_validate(sections)
+
+
+@pytest.fixture
+def strange(tmp_path):
+    """A run from somebody else, which writes its cache elsewhere and downloads a model."""
+    config = config_of(
+        model={"path": "somebody/model"}, data={"cache_folder": str(tmp_path / "precious")}
+    )
+    return create_run(tmp_path / "runs", name="a", config=config.model_dump(mode="json"))
+
+
+def test_what_is_elsewhere_is_listed_and_a_run_with_plain_settings_does_nothing(tmp_path):
+    own = tmp_path / "own"
+    inside = config_of(output={"folder": str(own / "runs")}, data={"cache_folder": str(own)})
+    assert new_effects(inside, own) == new_effects(TrainConfig(), own) == []
+    outside = config_of(
+        model={"path": "somebody/model"},
+        output={"folder": str(tmp_path / "x")},
+        data={"cache_folder": str(tmp_path / "y")},
+        schedule={"kind": "custom", "function": str(tmp_path / "own.py:curve")},
+    )
+    lines = new_effects(outside, own)
+    for line, part in zip(
+        lines, ("output.folder", "data.cache_folder", "somebody/model", "own.py:curve"), strict=True
+    ):
+        assert part in line
+    assert len(new_effects(outside, own, is_new=False)) == 3
+    confirm_effects(lines[:2])
+    assert new_effects(outside, own) == lines[2:]  # what is confirmed is not asked again
+
+
+def test_presets_of_the_program_and_of_the_user_are_their_own(tmp_path):
+    assert is_own(BUILT_IN / "sd15" / "lora.json") and is_own(own_folder() / "a.json")
+    assert not is_own(tmp_path / "a.json")
+    assert not is_own(BUILT_IN / ".." / ".." / "a.json")
+
+
+def test_a_config_that_is_named_lists_what_it_does_elsewhere_once(tmp_path, capsys):
+    file = tmp_path / "own" / "my.json"
+    config = config_of(output={"folder": str(tmp_path / "models")})
+    for expected in (1, 0):
+        note_effects(config, file)
+        assert capsys.readouterr().err.count("note: my.json writes to") == expected
+
+
+def test_a_folder_is_not_resumed_queued_or_forked_before_a_person_has_confirmed(strange, capsys):
+    for command in ("resume", "queue add"):
+        assert main([*command.split(), str(strange.path)]) == EXIT_USER
+        said = capsys.readouterr().err
+        assert "precious" in said and "somebody/model" in said and "--yes" in said
+    assert not strange.events.exists() and not strange.lock.exists()
+    assert sorted(path.name for path in strange.path.iterdir()) == [
+        *("checkpoints", "config.json", "output", "samples"),
+    ]
+    ask_for_effects_of(strange, is_meant=True)
+    ask_for_effects_of(strange, is_meant=False)  # it is known by now
+    with pytest.raises(UserError):
+        document = json.loads(strange.config.read_text())
+        document["data"]["cache_folder"] += "-other"
+        strange.config.write_text(json.dumps(document))
+        ask_for_effects_of(strange, is_meant=False)
+
+
+def test_confirmed_effects_and_trusted_code_share_a_file(strange, tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text("def curve(step, steps):\n    return 1.0\n")
+    assert main(["trust", f"{own}:curve", "--yes"]) == 0
+    ask_for_effects_of(strange, is_meant=True)
+    stored = json.loads((user_folder() / FILE).read_text())
+    assert str(own) in stored and any(key.startswith("effect ") for key in stored)
+    assert all(Path(key).is_absolute() or key.startswith("effect ") for key in stored)
