@@ -37,11 +37,11 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "onetrainer": (
         ("redaction", "seeds"),
         ("errors",),
-        ("families", "files"),
+        ("families", "files", "json_file"),
         ("config/base", "gpu_driver"),
         (
             *("config/data", "config/methods", "config/optimizers"),
-            *("images", "json_file", "run", "tensor_files"),
+            *("images", "run", "tensor_files"),
         ),
         ("config/run", "demo", "edits", "trust"),
         ("config/rewards", "model_files"),

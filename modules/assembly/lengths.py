@@ -21,6 +21,7 @@ from onetrainer.dataset.batch_plan import batch_plan
 from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import is_inside, read_inside
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.messages.formatting import counted
 from onetrainer.rewards.prompts import prompt_plan
@@ -175,10 +176,10 @@ def _require_sound(run: Run, config: TrainConfig, steps: Mapping[str, int]) -> N
 
 def _read(folder: RunFolder) -> dict[str, int]:
     """Return the steps of each amount that was decided; none in a new run."""
-    if not folder.lengths.is_file():
+    if not is_inside(folder.lengths):
         return {}
     try:
-        return _RECORD.validate_json(folder.lengths.read_bytes(), strict=True)
+        return _RECORD.validate_json(read_inside(folder.lengths), strict=True)
     except ValueError as error:
         raise UserError(
             f"{folder.lengths}: cannot be read as the record of a run's lengths",

@@ -9,6 +9,7 @@ from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import atomic_file
+from onetrainer.files.inside import open_inside
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
 
@@ -50,7 +51,7 @@ def _copy_file(folder: RunFolder, file: str, *, setting: str) -> str:
     if copy.is_file():
         return str(copy)
     try:
-        original = source.open("rb")
+        original = open_inside(source.resolve())  # a pipe or a device has no end
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UserError(

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from modules import seeds
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import is_inside, read_inside
 from onetrainer.run.events import BrokenStep
 from onetrainer.run.run_folder import cannot_write
 
@@ -52,10 +53,10 @@ class Retries:
     @staticmethod
     def read(path: Path) -> "Retries":
         """Read a run's record; empty if there is none. Raises UserError if it is damaged."""
-        if not path.is_file():
+        if not is_inside(path):
             return Retries()
         try:
-            return Retries(_RECORD.validate_json(path.read_bytes(), strict=True))
+            return Retries(_RECORD.validate_json(read_inside(path), strict=True))
         except ValueError as error:
             raise UserError(
                 f"{path}: cannot be read as the record of a run's returns",

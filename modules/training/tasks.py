@@ -1,6 +1,6 @@
 """Tasks between steps that save checkpoints and files."""
 
-import shutil
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from modules.training.inbox import Inbox
 from onetrainer.config.base.amount import known
 from onetrainer.config.run.output import Output
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import delete_recorded, read_inside, stamp_of
 from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase
@@ -32,7 +33,7 @@ from onetrainer.schedules.amounts import Plan, is_due
 if TYPE_CHECKING:
     from modules.sharding.sharding import Sharding
 
-_EXPORTS = TypeAdapter(dict[int, list[str]])
+_EXPORTS = TypeAdapter(dict[int, dict[str, str] | list[str]])
 EXPORT, RESTORE = "export", "restore"
 """The orders to take part in writing output files, and to load a checkpoint for them."""
 
@@ -176,27 +177,27 @@ class ExportTask:
         self.save.events.write(Phase("saving"))
         with self.save.failures.tolerated(OUTPUT):
             files = self.save.export(step, is_final=False)
-            made = self._recorded() | {step: [path.name for path in files]}
+            made = self._recorded() | {step: {path.name: stamp_of(path) for path in files}}
             past = sorted(number for number in made if number <= step)
             keep = self.save.section.keep_exports or len(past)
             for old in {*past[:-keep]} - starred_steps(self.save.folder) - {self.save.best_step()}:
-                for name in made.pop(old):
-                    self._delete(name)
-            write_atomic(self.save.folder.exports, _EXPORTS.dump_json(made))
+                for name, stamp in made.pop(old).items():
+                    delete_recorded(self.save.folder.output, name, stamp)
+            write_atomic(self.save.folder.exports, json.dumps(made).encode())
 
-    def _recorded(self) -> dict[int, list[str]]:
-        """Return the files that this task wrote and did not delete; nothing else is deleted."""
+    def _recorded(self) -> dict[int, dict[str, str]]:
+        """Return the files that this task wrote and did not delete; nothing else is deleted.
+
+        Each with what tells it from another one; "" in records of earlier versions.
+        """
         try:
-            return _EXPORTS.validate_json(self.save.folder.exports.read_bytes())
-        except (FileNotFoundError, ValueError):
+            found = _EXPORTS.validate_json(read_inside(self.save.folder.exports))
+        except (OSError, ValueError):
             return {}
-
-    def _delete(self, name: str) -> None:
-        path = self.save.folder.output / Path(name).name  # of no other folder, whatever is recorded
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        return {
+            step: files if isinstance(files, dict) else dict.fromkeys(files, "")
+            for step, files in found.items()
+        }
 
 
 def export_options(section: Output, metadata: Mapping[str, str]) -> ExportOptions:

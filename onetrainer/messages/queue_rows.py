@@ -4,7 +4,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.captioning.results import is_job
 from onetrainer.config.fields import setting_at
 from onetrainer.gpu_driver.present import may_have_gpu
 from onetrainer.messages.formatting import counted
@@ -13,6 +12,7 @@ from onetrainer.queue.listing import Listing
 from onetrainer.queue.queue import Entry
 from onetrainer.run.device_owner import Holder
 from onetrainer.run.history import RunSummary
+from onetrainer.run.job_folders import is_job
 from onetrainer.run.run_folder import RunFolder
 
 EMPTY = "No run is queued yet."

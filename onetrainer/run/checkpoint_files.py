@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
+from onetrainer.files.inside import NotInside, open_inside, read_inside
+from onetrainer.files.names import is_plain_name
+from onetrainer.json_file import MAX_BYTES
 from onetrainer.run.run_folder import STATE_FILE
 
 DAMAGED_SUFFIX = ".damaged"
@@ -51,8 +54,10 @@ def verify(folder: Path, step: int) -> None:
         UserError: If one may not be read.
     """
     for name, expected in _read(folder, step)[1].items():
+        if not is_plain_name(name):
+            raise DamagedCheckpoint(f"{STATE_FILE} names a file elsewhere: {name}")
         try:
-            with (folder / name).open("rb") as file:
+            with open_inside(folder / name) as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise _unreadable(folder / name, error) from error
@@ -88,7 +93,7 @@ def _read(folder: Path, step: int) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a state file's content and the digests in it; none from earlier versions."""
     path = folder / STATE_FILE
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_inside(path, most=MAX_BYTES))
     except OSError as error:
         raise _unreadable(path, error) from error
     except ValueError as error:
@@ -110,7 +115,7 @@ def _digest(document: Mapping[str, Any]) -> str:
 def _unreadable(path: Path, error: OSError) -> Exception:
     """Return damage for a file that is gone or cannot be read from the disk."""
     reason = (error.strerror or str(error)).lower()
-    if error.errno in (errno.ENOENT, errno.EIO):
+    if isinstance(error, NotInside) or error.errno in (errno.ENOENT, errno.EIO):
         return DamagedCheckpoint(f"{path.name} cannot be read ({reason})")
     return UserError(
         f"{path}: cannot be read ({reason})",

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import read_inside
+from onetrainer.json_file import MAX_BYTES
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
 MOST_CHARACTERS = 10_000
@@ -36,7 +38,7 @@ def split_tags(text: str) -> tuple[str, ...]:
 def read_notes(folder: RunFolder) -> OwnNotes:
     """Return the notes on a run; empty ones where there is no file, or none of ours."""
     try:
-        body = json.loads(folder.notes.read_bytes())
+        body = json.loads(read_inside(folder.notes, most=MAX_BYTES))
     except (OSError, ValueError):
         return OwnNotes()
     if not isinstance(body, dict):

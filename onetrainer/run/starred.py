@@ -3,13 +3,15 @@
 import json
 
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import read_inside
+from onetrainer.json_file import MAX_BYTES
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
 
 def starred_steps(folder: RunFolder) -> frozenset[int]:
     """Return the starred steps of a run; none where there is no file, or none of ours."""
     try:
-        steps = json.loads(folder.starred.read_bytes())["steps"]
+        steps = json.loads(read_inside(folder.starred, most=MAX_BYTES))["steps"]
         return frozenset(step for step in steps if isinstance(step, int))
     except (OSError, ValueError, LookupError, TypeError):
         return frozenset()

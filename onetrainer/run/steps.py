@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from onetrainer.errors import UserError
+from onetrainer.files.inside import read_inside
+from onetrainer.json_file import MAX_BYTES
 from onetrainer.run.run_folder import RunFolder
 
 _MOST_LISTED = 12
@@ -47,5 +49,5 @@ def require_step(folder: RunFolder, step: int | None) -> None:
 
 def _output_name(folder: RunFolder) -> str:
     with suppress(OSError, ValueError, LookupError, TypeError):
-        return str(json.loads(folder.config.read_bytes())["output"]["name"])
+        return str(json.loads(read_inside(folder.config, most=MAX_BYTES))["output"]["name"])
     return ""
