@@ -14,6 +14,7 @@ from tests.faults.caption_faults import KilledWriting, masking
 from tests.faults.input_faults import damaged_files, hostile_configs
 from tests.faults.queue_faults import KilledQueue
 from tests.faults.run_faults import FaultyRuns
+from tests.faults.stranger_faults import StrangersRuns
 from tests.faults.trial_faults import KilledTrials
 
 pytestmark = pytest.mark.slow
@@ -53,6 +54,11 @@ def test_killed_jobs_describe_each_image_once_and_killed_writings_can_be_taken_b
 @pytest.mark.long
 def test_a_killed_worker_of_try_model_leaves_whole_images_and_the_next_gives_the_same(tmp_path):
     require_sound(KilledTrials(tmp_path).campaign(times=8, seed=SEED))
+
+
+def test_what_a_stranger_plants_into_a_run_reaches_nothing_outside_of_it(tmp_path):
+    kinds = ("link", "other name", "pipe", "request", "name", "size")
+    require_sound(StrangersRuns(tmp_path).campaign(times=6, seed=SEED, kinds=kinds))
 
 
 def test_an_answer_that_never_comes_is_a_problem(monkeypatch):
