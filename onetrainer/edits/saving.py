@@ -18,6 +18,7 @@ Begun = Callable[[BatchId], None]
 """Called with the batch in the history, before its first file is written."""
 
 READ_ONLY = "it is read-only"
+LEADS_OUT = "it is a link that leads out of its folder, to"
 TAKE_BACK = "Take back: "
 
 
@@ -177,7 +178,9 @@ def _sorted_out(
             raise ValueError(f"two changes of {path}")
         try:
             now = read_content(path)
-            if now is not None and not _is_writable(path):
+            if path.parent != change.path.parent.resolve():
+                failures.append((change.path, f"{LEADS_OUT} {path.parent}"))
+            elif now is not None and not _is_writable(path):
                 failures.append((change.path, READ_ONLY))
             elif now != change.before:
                 conflicts.append(change)

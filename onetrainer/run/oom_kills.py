@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from onetrainer.files.inside import read_inside
+
 OWN_GROUPS = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ def own_oom_count() -> OomCount | None:
 def oom_kills(file: Path) -> int | None:
     """Return the number of kills that a group's file counts; None if the group is gone."""
     try:
-        counts = dict(entry.split() for entry in file.read_text(encoding="utf-8").splitlines())
+        text = read_inside(file, most=_MOST_BYTES).decode()  # a lock, which names it, is anybody's
+        counts = dict(entry.split() for entry in text.splitlines())
         return int(counts["oom_kill"])
     except (OSError, ValueError, KeyError):
         return None

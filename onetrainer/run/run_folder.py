@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onetrainer import program
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
-from onetrainer.files.inside import is_inside, open_inside, require_own_files
+from onetrainer.files.inside import is_inside, open_inside, require_no_link, require_own_files
 from onetrainer.files.locks import locked, try_lock, unlock
 from onetrainer.files.names import require_portable
 from onetrainer.json_file import read_json
@@ -75,6 +75,7 @@ class RunFolder:
         Raises UserError if the folder cannot be made.
         """
         try:
+            require_no_link(self.exported)
             self.exported.mkdir(exist_ok=True)
         except OSError as error:
             raise cannot_write(self.exported, error) from error
