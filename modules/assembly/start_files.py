@@ -9,7 +9,6 @@ from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import atomic_file
-from onetrainer.files.inside import open_inside
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
 
@@ -51,7 +50,7 @@ def _copy_file(folder: RunFolder, file: str, *, setting: str) -> str:
     if copy.is_file():
         return str(copy)
     try:
-        original = open_inside(source.resolve())  # a pipe or a device has no end
+        original = source.open("rb")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UserError(

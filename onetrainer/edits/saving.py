@@ -11,6 +11,7 @@ from pathlib import Path
 
 from onetrainer.edits.history import Batch, BatchId, EditHistory
 from onetrainer.files.atomic import remove_leftovers, replace_file, sync_folder
+from onetrainer.files.inside import open_ordinary
 
 Progress = Callable[[int, int], None]
 """Called with (files done, total)."""
@@ -56,7 +57,8 @@ class Saved:
 def read_content(path: Path) -> bytes | None:
     """Return what a file holds; None if there is no such file. Raises OSError."""
     try:
-        return path.read_bytes()
+        with open_ordinary(path) as file:
+            return file.read()
     except FileNotFoundError:
         return None
 

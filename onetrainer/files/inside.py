@@ -29,7 +29,8 @@ _FLAGS: dict[Mode, int] = {
     "r+b": os.O_RDWR | os.O_CREAT,
 }
 # A pipe that is put there a moment later is not waited for either.
-_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_SAFE = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
 _IS_BELOW = os.open in os.supports_dir_fd and sys.platform != "win32"
 # Source: Microsoft, "Reparse Point Tags"; files in a cloud have others, and are ordinary ones.
@@ -73,6 +74,11 @@ def open_inside(
         write_atomic(path, read_inside(path, below=below))
         return open_inside(path, mode, below=below)
     return file
+
+
+def open_ordinary(path: Path) -> BufferedReader:
+    """Open an ordinary file to read, also by a link. Raises OSError; a pipe is not waited for."""
+    return os.fdopen(_required(os.open(path, os.O_RDONLY | _SAFE & ~_NO_LINK), path), "rb")
 
 
 def read_inside(path: Path, *, below: Path | None = None, most: int = MOST_BYTES) -> bytes:

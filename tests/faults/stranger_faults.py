@@ -109,7 +109,7 @@ class StrangersRuns:
         folder = self._receive()
         plant(folder, self.precious)
         problems = [one for name in commands.split(", ") for one in self._after(name, folder)]
-        return [*problems, *([] if folder.path.is_dir() else ["the run is gone"])]
+        return [*problems, *([] if os.path.lexists(folder.config) else ["the run is gone"])]
 
     def _commands(self, draw: random.Random) -> list[str]:
         quick = [name for name in _COMMANDS if name not in _TRAINS]

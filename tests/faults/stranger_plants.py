@@ -145,7 +145,7 @@ def name(plant: Plant) -> str:
             events.write(json.dumps({**event, "path": out}) + "\n")
             events.write(json.dumps({"type": "Finished", "time": 2.0, "step": 6, "outputs": [out]}))
     elif where == "cache":
-        _name_a_shard(folder.path.parent / "cache", out)
+        _name_a_shard(folder.path.parent / "cache", out.replace("../../..", "../../../.."))
     elif where == "scores":
         folder.rewards.mkdir(exist_ok=True)
         image = {"prompt": "", "seed": 1, "path": out, "rewards": {}, "total": 1.0}

@@ -107,7 +107,7 @@ ATTACKS = {
     "exports above": (exporting({"1": [".."]}), "resume"),
     "exports in a linked folder": (exporting({"1": ["one.png"]}, "photos"), "resume"),
     "a digest of a device": (digest_of("/dev/zero"), "resume"),
-    "a shard above": (shard("../../../precious/key"), "cache --prune, resume"),
+    "a shard above": (shard("../../../../precious/key"), "cache --prune, resume"),
     **{
         f"{place} has another name": (other_name(place), "resume")
         for place in ("commands.jsonl", "lock", "worker.log", "events.jsonl")
@@ -116,10 +116,6 @@ ATTACKS = {
         f"{place} is a pipe": (pipe(place), "show, resume")
         for place in ("config.json", "commands.jsonl", "lock", "worker.log", "events.jsonl")
     },
-    "a start file has no end": (
-        lambda folder, _: change_settings(folder, {("method", "start_from"): "/dev/zero"}),
-        "resume",
-    ),
 }
 
 

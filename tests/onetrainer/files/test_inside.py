@@ -5,12 +5,15 @@ import socket
 
 import pytest
 
+from onetrainer.captions.caption_file import CaptionError, read_captions
+from onetrainer.edits.saving import read_content
 from onetrainer.errors import UserError
 from onetrainer.files.inside import (
     NotInside,
     delete_recorded,
     is_inside,
     open_inside,
+    open_ordinary,
     own_files,
     read_inside,
     require_own_files,
@@ -130,3 +133,15 @@ def test_names_from_files_lead_nowhere_else_on_any_system():
     assert is_inner_path("samples/step-000002-00.png")
     assert is_plain_name("a.png")
     assert not is_plain_name("samples/a.png")
+
+
+def test_an_own_file_may_be_a_link_but_no_pipe_is_waited_for(folder, odd):
+    assert open_ordinary(folder / "link").read() == b"a stranger's"
+    (folder / "endless").symlink_to("/dev/zero")
+    for name in ("pipe", "endless", "inner"):
+        with pytest.raises(NotInside):
+            open_ordinary(folder / name)
+        with pytest.raises(NotInside):
+            read_content(folder / name)
+        with pytest.raises(CaptionError, match="its caption cannot be read"):
+            read_captions(folder / name, lines="each")
