@@ -136,7 +136,8 @@ def test_names_from_files_lead_nowhere_else_on_any_system():
 
 
 def test_an_own_file_may_be_a_link_but_no_pipe_is_waited_for(folder, odd):
-    assert open_ordinary(folder / "link").read() == b"a stranger's"
+    with open_ordinary(folder / "link") as file:
+        assert file.read() == b"a stranger's"
     (folder / "endless").symlink_to("/dev/zero")
     for name in ("pipe", "endless", "inner"):
         with pytest.raises(NotInside):
