@@ -14,6 +14,7 @@ from pathlib import Path
 
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import atomic_file
+from onetrainer.files.inside import open_inside, read_inside
 from onetrainer.run.run_folder import STATE_FILE, RunFolder
 from onetrainer.support.findings import Finding
 from onetrainer.support.private_text import PrivateText
@@ -139,7 +140,7 @@ def _parts(
     if with_samples:
         for path in sorted(folder.samples.glob("*.png"))[-_MOST_SAMPLES:]:
             with suppress(OSError):
-                yield f"samples/{path.name}", "a sample", path.read_bytes()
+                yield f"samples/{path.name}", "a sample", read_inside(path, below=folder.path)
 
 
 def _config(folder: RunFolder, private: PrivateText) -> str:
@@ -156,11 +157,12 @@ def _state(folder: RunFolder, private: PrivateText) -> str:
     if not complete:
         return "there is no complete checkpoint"
     step, path = complete[-1]
-    return f"step {step}:\n" + private.of_text(_read(path / STATE_FILE, _MOST_CONFIG_BYTES))
+    text = _read(path / STATE_FILE, _MOST_CONFIG_BYTES, below=folder.path)
+    return f"step {step}:\n" + private.of_text(text)
 
 
 def _log(path: Path, private: PrivateText) -> str:
-    with path.open("rb") as handle:
+    with open_inside(path) as handle:
         size = handle.seek(0, os.SEEK_END)
         handle.seek(max(0, size - _MOST_LOG_BYTES))
         return private.of_text(handle.read().decode(errors="replace"))
@@ -168,7 +170,7 @@ def _log(path: Path, private: PrivateText) -> str:
 
 def _events(path: Path, private: PrivateText) -> str:
     """Return the events: of steps and phases every n-th and the last ones, of others the last."""
-    with path.open("rb") as handle:
+    with open_inside(path) as handle:
         count = sum(line.startswith(_CURVE) for line in handle)
         every = -(-count // _MOST_CURVE_EVENTS) or 1
         handle.seek(0)
@@ -197,6 +199,6 @@ def _listing(path: Path, files: list[Path], private: PrivateText) -> str:
     return private.of_text("\n".join(sorted(lines)))
 
 
-def _read(path: Path, most: int) -> str:
-    with path.open("rb") as handle:
+def _read(path: Path, most: int, *, below: Path | None = None) -> str:
+    with open_inside(path, below=below) as handle:
         return handle.read(most).decode(errors="replace")

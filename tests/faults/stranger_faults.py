@@ -4,12 +4,12 @@ Each is a sound run with something planted in it by a seed, over which the progr
 """
 
 import hashlib
-import io
 import os
 import random
 import resource
 import shutil
 import stat
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "diff": ("diff", "RUN", "CONFIG"),
     "cache": ("cache", "RUN"),
     "cache --prune": ("cache", "--prune", "RUN"),
-    "report": ("report", "RUN"),
+    "report": ("report", "--with-samples", "RUN"),
     "convert": ("convert", "RUN", "OUT"),
     "stop": ("stop", "RUN"),
     "queue add": ("queue", "add", "--no-forecast", "RUN"),
@@ -243,8 +243,10 @@ def _tells(path: Path) -> bool:
     status = path.lstat()
     if not stat.S_ISREG(status.st_mode) or _is_large(status):
         return False
-    with path.open("rb") as file:
-        return SECRET.encode() in io.BytesIO(file.read()).getbuffer().tobytes()
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return any(SECRET.encode() in archive.read(name) for name in archive.namelist())
+    return SECRET.encode() in path.read_bytes()
 
 
 def _bytes_of(place: Path) -> int:
