@@ -48,6 +48,7 @@ from onetrainer.run.events import (
     exit_code_for,
 )
 from onetrainer.run.failures import OUT_OF_MEMORY, failed
+from onetrainer.run.job_folders import JOB, is_job
 from onetrainer.run.log_file import keep_log_bounded
 from onetrainer.run.run_folder import RunFolder, open_run
 from onetrainer.run.wire import encode_event
@@ -78,7 +79,8 @@ def main(arguments: list[str]) -> int:
 def _run(path: Path) -> int:
     with _logging():
         try:
-            folder = open_run(path)
+            is_job_here = is_job(RunFolder(path))
+            folder = open_run(path, may_be_job=is_job_here)
             leave = partial(os._exit, EXIT_STOPPED)
             report = partial(report_early_end, folder)
             inbox = Inbox(folder.commands, leave=leave, report=report)
@@ -88,10 +90,7 @@ def _run(path: Path) -> int:
                 folder.locked(),
                 owning_device(folder, inbox),
             ):
-                document = _parse_object(_read(folder.config))
-                if isinstance(name := document.get("job"), str):
-                    return _job_in(folder, inbox, name, document)
-                return _train(folder, inbox)
+                return _job_in(folder, inbox) if is_job_here else _train(folder, inbox)
         except UserError as error:
             return _print_and_return(str(error), EXIT_USER)
 
@@ -222,7 +221,7 @@ def _explain_out_of_memory(folder: RunFolder, failure: Failed) -> Failed:
         return failure
 
 
-def _job_in(folder: RunFolder, inbox: Inbox, name: str, document: Mapping[str, Any]) -> int:
+def _job_in(folder: RunFolder, inbox: Inbox) -> int:
     """Run a job whose request is in a folder, as the queue starts it.
 
     Asked to end, it does so at once: such jobs keep what they have done so far.
@@ -237,11 +236,11 @@ def _job_in(folder: RunFolder, inbox: Inbox, name: str, document: Mapping[str, A
         done = event.done if isinstance(event, Phase) else done
         events.write(event)
 
-    request = _section(document, "request")
+    request = _section(_parse_object(_read(folder.config)), "request")
     _set_environment([str(request.get("model", ""))], is_offline=bool(request.get("offline")))
     try:
         with inbox.while_loading(lambda reason: events.write_last(Stopped(done, reason))):
-            finished = _run_job(name, json.dumps(request), report, is_interrupted=False)
+            finished = _run_job(JOB, json.dumps(request), report, is_interrupted=False)
         events.write(finished)
         return EXIT_DONE
     except Exception as error:  # noqa: BLE001 - the edge: every failure is reported

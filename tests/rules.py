@@ -38,10 +38,10 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("redaction", "seeds"),
         ("errors",),
         ("families", "files"),
-        ("config/base", "gpu_driver"),
+        ("config/base", "gpu_driver", "json_file"),
         (
             *("config/data", "config/methods", "config/optimizers"),
-            *("images", "json_file", "run", "tensor_files"),
+            *("images", "run", "tensor_files"),
         ),
         ("config/run", "demo", "edits", "trust"),
         ("config/rewards", "model_files"),

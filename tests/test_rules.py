@@ -10,6 +10,7 @@ import pytest
 
 from onetrainer import ROOT
 from tests import rules
+from tests.opening_rules import opening_violations
 from tests.tolerances import tolerance_violations
 
 # Processor time to load all of the contract, in multiples of what its libraries take in the same
@@ -94,6 +95,10 @@ def test_r4_only_assembly_sees_the_whole_config(sources):
 
 def test_families_are_named_where_they_are_described(sources):
     assert _listed(rules.family_violations(sources)) == ""
+
+
+def test_files_of_run_folders_are_opened_in_one_place(sources):
+    assert _listed(opening_violations(sources)) == ""
 
 
 def test_r5_files_and_functions_are_small(everything):

@@ -2,6 +2,7 @@
 
 from tests import rules
 from tests.each import each
+from tests.opening_rules import opening_violations
 from tests.rules import parse
 from tests.tolerances import tolerance_violations
 
@@ -203,3 +204,10 @@ def test_match_over_our_classes_that_falls_through_is_found(last, count):
 )
 def test_tolerance_that_is_a_bare_small_number_is_found(text, count):
     assert len(list(tolerance_violations(parse("tests/test_a.py", text)))) == count
+
+
+@each("text", ["path.read_bytes()", "open(path)", "shutil.rmtree(path)", "folder.lock.touch()"])
+def test_opening_files_of_run_folders_otherwise_is_found(text):
+    found = [*opening_violations(_files(onetrainer__run__a=text, onetrainer__presets__a=text))]
+    assert found == ["onetrainer/run/a.py:1: open it by onetrainer/files/inside.py"]
+    assert len([*opening_violations(_files(onetrainer__run__fork="open_inside(path)"))]) == 1

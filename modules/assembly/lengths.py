@@ -21,6 +21,7 @@ from onetrainer.dataset.batch_plan import batch_plan
 from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import is_inside, read_inside
 from onetrainer.files.own_json import NotOurs, read_json_as
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.messages.formatting import counted
@@ -176,10 +177,10 @@ def _require_sound(run: Run, config: TrainConfig, steps: Mapping[str, int]) -> N
 
 def _read(folder: RunFolder) -> dict[str, int]:
     """Return the steps of each amount that was decided; none in a new run."""
-    if not folder.lengths.is_file():
+    if not is_inside(folder.lengths):
         return {}
     try:
-        return read_json_as(folder.lengths.read_bytes(), dict[str, int])
+        return read_json_as(read_inside(folder.lengths), dict[str, int])
     except NotOurs as error:
         raise UserError(
             f"{folder.lengths}: {error}; it is the record of a run's lengths",

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from modules import seeds
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import is_inside, read_inside
 from onetrainer.files.own_json import NotOurs, read_json_as
 from onetrainer.run.events import BrokenStep
 from onetrainer.run.run_folder import cannot_write
@@ -53,10 +54,10 @@ class Retries:
     @staticmethod
     def read(path: Path) -> "Retries":
         """Read a run's record; empty if there is none. Raises UserError if it is damaged."""
-        if not path.is_file():
+        if not is_inside(path):
             return Retries()
         try:
-            return Retries(read_json_as(path.read_bytes(), tuple[Retry, ...]))
+            return Retries(read_json_as(read_inside(path), tuple[Retry, ...]))
         except NotOurs as error:
             raise UserError(
                 f"{path}: {error}; it is the record of a run's returns",

@@ -36,6 +36,7 @@ from onetrainer.cache.index import CacheIndex
 from onetrainer.cache.merge import merge
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import remove_leftovers
+from onetrainer.files.inside import require_no_link
 
 __all__ = ["DamagedEntry", "EntryLocations", "Kind", "Store", "entry_key"]
 
@@ -75,6 +76,7 @@ class Store:
         self.folder = folder
         with writing(folder):
             for kind in KINDS:
+                require_no_link(folder / kind)
                 (folder / kind).mkdir(parents=True, exist_ok=True)
                 remove_leftovers(folder / kind)
         self._index = CacheIndex(folder)

@@ -7,6 +7,7 @@ from modules.jobs.export_checkpoint import export_checkpoint
 from onetrainer.jobs.convert_request import ConvertRequest
 from onetrainer.jobs.sample_request import SampledLora
 from onetrainer.run.events import Phase, Report
+from onetrainer.run.run_folder import require_own
 from onetrainer.run.steps import available_steps, require_step, step_files
 
 
@@ -14,11 +15,12 @@ def place_of(lora: SampledLora) -> Path:
     """Return where a LoRA is: its file, or the checkpoint that it has to be written of.
 
     Raises:
-        UserError: If the weights of a run's step are gone.
+        UserError: If the weights of a run's step are gone, or in it is what is not of a run.
     """
     run = lora.run
     if run is None:
         return Path(lora.path)
+    require_own(run)
     require_step(run, lora.step)
     step = lora.step or available_steps(run)[-1]
     is_kept = step in [kept for kept, _ in run.complete_checkpoints()]

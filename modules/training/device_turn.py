@@ -9,6 +9,7 @@ from typing import Any
 from modules.training.inbox import Inbox
 from modules.world.launch import place_in
 from onetrainer.errors import UserError
+from onetrainer.files.inside import is_inside, read_inside
 from onetrainer.json_file import read_json
 from onetrainer.run.commands import Leaving
 from onetrainer.run.device_owner import Owner, owning, places_of
@@ -56,7 +57,7 @@ def _early_events(folder: RunFolder) -> Iterator[EventWriter]:
     step = folder.newest_step()
     total = _section(folder, "training").get("steps", step)
     # They are in a new file, by which readers know a new worker.
-    known = folder.events.read_bytes() if folder.events.exists() else b""
+    known = read_inside(folder.events) if is_inside(folder.events) else b""
     rewind(folder.events, known.rfind(b"\n") + 1)
     with closing(EventWriter(folder.events)) as events:
         events.write(Started(os.getpid(), step, total if isinstance(total, int) else 0))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from onetrainer.files.inside import open_inside
 from onetrainer.files.own_json import say_once
 from onetrainer.run.commands import (
     LEAVING,
@@ -160,7 +161,7 @@ class Inbox:
         chunk = b""
         assert self._path is not None
         # Without the file or its disk for a while, signals are still obeyed.
-        with suppress(OSError), self._path.open("rb") as handle:
+        with suppress(OSError), open_inside(self._path) as handle:
             if handle.seek(0, os.SEEK_END) < self._offset:
                 # Another worker was to be started, and emptied it.
                 self._offset, self._rest = 0, b""

@@ -1,6 +1,6 @@
 """Tasks between steps that save checkpoints and files."""
 
-import shutil
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from modules.training.inbox import Inbox
 from onetrainer.config.base.amount import known
 from onetrainer.config.run.output import Output
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import delete_recorded, stamp_of
 from onetrainer.files.own_json import read_own
 from onetrainer.run.checkpoint_files import verify
 from onetrainer.run.event_log import EventWriter
@@ -33,7 +34,7 @@ from onetrainer.schedules.amounts import Plan, is_due
 if TYPE_CHECKING:
     from modules.sharding.sharding import Sharding
 
-_EXPORTS = TypeAdapter(dict[int, list[str]])
+_EXPORTS = TypeAdapter(dict[int, dict[str, str] | list[str]])
 EXPORT, RESTORE = "export", "restore"
 """The orders to take part in writing output files, and to load a checkpoint for them."""
 
@@ -179,26 +180,26 @@ class ExportTask:
         self.save.events.write(Phase("saving"))
         with self.save.failures.tolerated(OUTPUT):
             files = self.save.export(step, is_final=False)
-            made = self._recorded() | {step: [path.name for path in files]}
+            made = self._recorded() | {step: {path.name: stamp_of(path) for path in files}}
             past = sorted(number for number in made if number <= step)
             is_deleting = self.save.section.keep_exports and are_stars_known(self.save.folder)
             keep = self.save.section.keep_exports if is_deleting else len(past)
             for old in {*past[:-keep]} - starred_steps(self.save.folder) - {self.save.best_step()}:
-                for name in made.pop(old):
-                    self._delete(name)
-            write_atomic(self.save.folder.exports, _EXPORTS.dump_json(made))
+                for name, stamp in made.pop(old).items():
+                    delete_recorded(self.save.folder.output, name, stamp)
+            write_atomic(self.save.folder.exports, json.dumps(made).encode())
 
-    def _recorded(self) -> dict[int, list[str]]:
-        """Return the files that this task wrote and did not delete; nothing else is deleted."""
-        lost = "the files that it names are kept"
-        return read_own(self.save.folder.exports, dict[int, list[str]], {}, lost=lost)
+    def _recorded(self) -> dict[int, dict[str, str]]:
+        """Return the files that this task wrote and did not delete; nothing else is deleted.
 
-    def _delete(self, name: str) -> None:
-        path = self.save.folder.output / Path(name).name  # of no other folder, whatever is recorded
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        Each with what tells it from another one; "" in records of earlier versions.
+        """
+        kind, lost = dict[int, dict[str, str] | list[str]], "the files that it names are kept"
+        found = read_own(self.save.folder.exports, kind, {}, lost=lost, is_of_run=True)
+        return {
+            step: files if isinstance(files, dict) else dict.fromkeys(files, "")
+            for step, files in found.items()
+        }
 
 
 def export_options(section: Output, metadata: Mapping[str, str]) -> ExportOptions:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import open_inside
 from onetrainer.run.client import FOLLOW, OWN_GROUP, WORKER, environment
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
@@ -93,7 +95,8 @@ def start_others(
         path = folder.log_of(rank)
         with ExitStack() as stack:
             try:
-                log = stack.enter_context(path.open("wb"))
+                write_atomic(path, b"")
+                log = stack.enter_context(open_inside(path, "ab"))
             except OSError as error:
                 raise cannot_write(path, error) from error
             processes[rank] = subprocess.Popen(

@@ -111,6 +111,8 @@ class Database:
         """
         place = self._folder / INDEX_NAME
         try:
+            if place.is_symlink():  # which is replaced, not what it leads to
+                raise sqlite3.DatabaseError("a link")
             return _connect(place), True
         except _ForeignIndex:
             return _connect(_MEMORY), False

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from onetrainer.cache.database import Database, end_lease, other_computers, write_lease
+from onetrainer.cache.database import (
+    Database,
+    cannot_write,
+    end_lease,
+    other_computers,
+    write_lease,
+)
 from onetrainer.cache.format import (
     KINDS,
     SHARD_NAME,
@@ -23,6 +29,7 @@ from onetrainer.cache.format import (
     intact_rows,
     read_shard,
 )
+from onetrainer.files.inside import require_no_link
 
 _SHARDS_AT_ONCE = 100
 _KEYS_AT_ONCE = 500  # SQLite takes 999 values in one question at least
@@ -70,6 +77,11 @@ class CacheIndex:
     def __init__(self, folder: Path) -> None:
         """Open the index and read new or changed shards. Raises UserError."""
         self.folder = folder
+        try:
+            for kind in KINDS:
+                require_no_link(folder / kind)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
         self.damaged: list[str] = []
         self._lease: tuple[str, int] | None = None
         self.database = Database(folder, self._refill)
@@ -113,7 +125,8 @@ class CacheIndex:
 
             def drop_lost(connection: sqlite3.Connection) -> None:
                 for name in lost:
-                    if not self.path(kind, name).exists():
+                    # A name that no shard has was written by nobody here.
+                    if not SHARD_NAME.fullmatch(name) or not self.path(kind, name).exists():
                         drop_shard(connection, kind, name)
 
             self.database.transact(drop_lost)

@@ -13,6 +13,7 @@ from onetrainer.cache.database import cannot_write
 from onetrainer.cache.format import (
     SHARD_BYTES,
     SHARD_ENTRIES,
+    SHARD_NAME,
     InvalidShard,
     Kind,
     Shard,
@@ -75,7 +76,8 @@ def remove_unused(index: CacheIndex, kind: Kind) -> None:
         )
         for (name,) in connection.execute(query, (kind,)).fetchall():
             try:
-                index.path(kind, name).unlink(missing_ok=True)
+                if SHARD_NAME.fullmatch(name):  # whatever a stranger's index says
+                    index.path(kind, name).unlink(missing_ok=True)
             except OSError:
                 continue
             drop_shard(connection, kind, name)

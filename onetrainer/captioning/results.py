@@ -19,10 +19,9 @@ from onetrainer.files.atomic import remove_leftovers, write_atomic
 from onetrainer.files.locks import locked
 from onetrainer.files.own_json import NotOurs, parse_json, parse_object, typed
 from onetrainer.jobs.caption_request import CaptionRequest
+from onetrainer.run.job_folders import JOB, is_job, jobs_folder, make_job_folder
 from onetrainer.run.run_folder import RunFolder, cannot_write
-from onetrainer.run.user_folder import user_folder
 
-JOB = "caption"
 _IDENTITY = {"images", "model", "makes", "prompt", "max_tokens"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")
 
@@ -75,7 +74,7 @@ class JobFolder:
         folder = RunFolder(self.path)
         document = {"job": JOB, "request": self.request.model_dump(exclude_unset=True)}
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_job_folder(self.path)
             write_atomic(folder.config, (json.dumps(document, indent=2) + "\n").encode())
         except OSError as error:
             raise cannot_write(self.path, error) from error
@@ -142,18 +141,10 @@ class _Results:
             self._file.write((json.dumps(body, ensure_ascii=False) + "\n").encode())
 
 
-def jobs_folder() -> Path:
-    """Return the folder of this user's captioning jobs."""
-    return user_folder() / "captioning"
-
-
-def is_job(folder: RunFolder) -> bool:
-    """Return whether a folder is that of a job, not of a run; without reading it."""
-    return folder.path.parent == jobs_folder().absolute()
-
-
 def job_request(folder: RunFolder) -> CaptionRequest | None:
     """Return the request of a job's folder; None if it is a run's."""
+    if not is_job(folder):
+        return None
     try:
         document = parse_object(folder.config.read_bytes())
         if document.get("job") != JOB:

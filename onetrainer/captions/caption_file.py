@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from onetrainer.files.inside import open_ordinary
 from onetrainer.images.image_file import ImageError
 
 MAX_BYTES = 1 << 20
@@ -27,7 +28,7 @@ def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tupl
     caption "". Raises CaptionError if the file cannot be read or is not text.
     """
     try:
-        with path.open("rb") as file:
+        with open_ordinary(path) as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise CaptionError(path, f"its caption cannot be read ({error.strerror})") from error

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from onetrainer.captions.caption_file import decode_text
 from onetrainer.errors import UserError
+from onetrainer.files.inside import open_ordinary
 
 MAX_BYTES = 1 << 28
 """Largest caption list: a quarter of a gigabyte is a million long captions."""
@@ -82,7 +83,7 @@ def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
 def _text(path: Path) -> tuple[str, str]:
     needed = "A caption list is needed"
     try:
-        with path.open("rb") as file:
+        with open_ordinary(path) as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError)

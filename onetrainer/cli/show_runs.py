@@ -8,6 +8,7 @@ from typing import Any, get_args
 from onetrainer.config.methods.method import Method
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.files.inside import require_own_files
 from onetrainer.json_file import Document, read_json
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.presets import value_at
@@ -40,7 +41,7 @@ class Description:
 def run_at(path: Path) -> Description | None:
     """Return the description of a run folder, or of a checkpoint or a file of it; None if neither.
 
-    Raises OSError if the path cannot be read.
+    Raises OSError if the path cannot be read, UserError if in it is what is not of a run.
     """
     run, kind, checkpoint = RunFolder(path), "run", path.absolute()
     if not run.config.is_file() or not (run.events.is_file() or run.checkpoints.is_dir()):
@@ -52,6 +53,7 @@ def run_at(path: Path) -> Description | None:
         run = RunFolder(checkpoint.parent.parent)
         if not (checkpoint / STATE_FILE).is_file() or not run.config.is_file():
             return None
+    require_own_files(run.path)
     config, found = read_json(run.config), summary(run)
     planned = value_at(config, "training.steps")
     checkpoints = {folder.name: step for step, folder in run.complete_checkpoints()}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from onetrainer.edits.history import Batch, BatchId, EditHistory
 from onetrainer.files.atomic import remove_leftovers, replace_file, sync_folder
+from onetrainer.files.inside import open_ordinary
 
 Progress = Callable[[int, int], None]
 """Called with (files done, total)."""
@@ -18,6 +19,7 @@ Begun = Callable[[BatchId], None]
 """Called with the batch in the history, before its first file is written."""
 
 READ_ONLY = "it is read-only"
+LEADS_OUT = "it is a link that leads out of its folder, to"
 TAKE_BACK = "Take back: "
 
 
@@ -55,7 +57,8 @@ class Saved:
 def read_content(path: Path) -> bytes | None:
     """Return what a file holds; None if there is no such file. Raises OSError."""
     try:
-        return path.read_bytes()
+        with open_ordinary(path) as file:
+            return file.read()
     except FileNotFoundError:
         return None
 
@@ -177,7 +180,9 @@ def _sorted_out(
             raise ValueError(f"two changes of {path}")
         try:
             now = read_content(path)
-            if now is not None and not _is_writable(path):
+            if path.parent != change.path.parent.resolve():
+                failures.append((change.path, f"{LEADS_OUT} {path.parent}"))
+            elif now is not None and not _is_writable(path):
                 failures.append((change.path, READ_ONLY))
             elif now != change.before:
                 conflicts.append(change)

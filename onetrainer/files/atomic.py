@@ -62,9 +62,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         temporary.rename(path)
         is_replaced = True
     finally:
-        _remove(temporary)
+        remove(temporary)
         if is_replaced:
-            _remove(old)
+            remove(old)
         elif is_taken(old) and not is_taken(path):
             old.rename(path)
     with suppress(OSError):
@@ -125,7 +125,7 @@ def remove_leftovers(folder: Path, *, is_locked: bool = False) -> None:
                     continue
                 target = folder / found[1]
                 if leftover.suffix != _OLD_SUFFIX or is_taken(target):
-                    _remove(leftover)
+                    remove(leftover)
                 # Its writer was killed between the two renames of `atomic_folder`.
                 elif len(os.fsencode(target.name)) < _MAX_NAME - 3:  # surely not shortened
                     leftover.rename(target)
@@ -134,6 +134,14 @@ def remove_leftovers(folder: Path, *, is_locked: bool = False) -> None:
 def is_taken(path: Path) -> bool:
     """Return whether the path exists, also as a broken link."""
     return path.is_symlink() or path.exists()
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a folder with its contents, or a link but not its target. Raises OSError."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -196,11 +204,3 @@ def _computer() -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
-
-
-def _remove(path: Path) -> None:
-    """Remove a file, a folder with its contents, or a link but not its target."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

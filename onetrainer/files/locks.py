@@ -1,11 +1,15 @@
 """Locks between processes: the system releases one when its process ends, however it ends."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO
+
+from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import open_inside
 
 _PAUSE = 0.03
 
@@ -22,15 +26,19 @@ def locked(path: Path, *, wait: float) -> Iterator[IO[bytes]]:
         BlockingIOError: Another process, or another thread of this one, holds the lock.
         OSError: The file cannot be created.
     """
-    path.touch()
-    with path.open("r+b") as handle:
+    with open_inside(path, "r+b") as handle:
         deadline = monotonic() + wait
         while not try_lock(handle):
             if monotonic() > deadline:
                 raise BlockingIOError(f"{path} is locked by another process")
             sleep(_PAUSE)
         try:
-            yield handle
+            if os.fstat(handle.fileno()).st_nlink > 1:  # the file has another name elsewhere
+                write_atomic(path, b"")
+                with locked(path, wait=wait) as own:
+                    yield own
+            else:
+                yield handle
         finally:
             unlock(handle)
 

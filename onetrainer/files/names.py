@@ -6,6 +6,7 @@ from pathlib import Path
 
 from onetrainer.errors import UserError
 
+_LEADS_OUT = re.compile(r"[\\:\x00]")
 _RESERVED = re.compile(r'[/\\:*?"<>|\x00-\x1f]')
 # Source: Microsoft, "Naming Files, Paths, and Namespaces"; also with an extension, in any case.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])", re.IGNORECASE)
@@ -26,6 +27,20 @@ def name_problem(name: str) -> str:
     if len(name.encode(errors="replace")) > _MAX_BYTES:
         return f"it is longer than {_MAX_BYTES} bytes"
     return ""
+
+
+def is_inner_path(text: object) -> bool:
+    """Return whether a text, read from a file, names something below a folder: "samples/1.png".
+
+    Nothing that leads out of it on any system: no "..", no drive, stream or absolute path.
+    """
+    parts = text.split("/") if isinstance(text, str) else [""]
+    return not any(part in ("", ".", "..") or _LEADS_OUT.search(part) for part in parts)
+
+
+def is_plain_name(text: object) -> bool:
+    """Return whether a text, read from a file, names something that is directly in a folder."""
+    return isinstance(text, str) and "/" not in text and is_inner_path(text)
 
 
 def require_portable(path: Path) -> None:

@@ -12,6 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from onetrainer.files.inside import open_ordinary, read_inside
 from onetrainer.redaction import without_tokens
 
 if TYPE_CHECKING:
@@ -111,17 +112,21 @@ def read_json_as(content: bytes, kind: type[T], *, with_nan: bool = False) -> T:
         raise NotOurs(*_reason(error)) from error
 
 
-def read_own(path: Path, kind: type[T], default: T, *, lost: str) -> T:
+def read_own(path: Path, kind: type[T], default: T, *, lost: str, is_of_run: bool = False) -> T:
     """Return what is sound in a file; the default where there is none.
 
     What is of another type is left out: an entry of a list, the value of a key, and what cannot be
     without it.
 
-    lost: What becomes of the rest, as in "its stars are ignored"; said once.
+    lost: What becomes of the rest, as in "its stars are ignored"; said once. is_of_run: Whether it
+    is in a run's folder, which may come from anybody, so that it may be no link.
     """
     try:
-        with path.open("rb") as file:  # it may be a device, which has no end
-            content = file.read(MAX_BYTES + 1)
+        if is_of_run:
+            content = read_inside(path, most=MAX_BYTES)
+        else:
+            with open_ordinary(path) as file:
+                content = file.read(MAX_BYTES + 1)
         return _sound(_parsed(content, _DECODER)[0], kind, path, lost)
     except FileNotFoundError:
         return default
@@ -135,7 +140,8 @@ def read_own(path: Path, kind: type[T], default: T, *, lost: str) -> T:
 def set_aside(path: Path, kind: type[Any]) -> None:
     """Rename a file, before it is replaced, if something in it cannot be read. Raises OSError."""
     try:
-        typed(parse_json(path.read_bytes()), kind)
+        with open_ordinary(path) as file:
+            typed(parse_json(file.read(MAX_BYTES + 1)), kind)
     except FileNotFoundError:
         return
     except NotOurs:

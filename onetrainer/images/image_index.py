@@ -266,6 +266,8 @@ def _remove(index: ImageIndex) -> None:
 
 def _connect(file: Path) -> sqlite3.Connection:
     """Open the file. Raises sqlite3.DatabaseError if it is something else, or of another format."""
+    if file.is_symlink():  # which is replaced, not what it leads to
+        raise sqlite3.DatabaseError("a link")
     connection = sqlite3.connect(
         file, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
     )

@@ -1,6 +1,6 @@
 """Images that a running worker generates between two steps, as the window asks for them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Event as Flag
@@ -9,12 +9,12 @@ from uuid import uuid4
 
 from onetrainer.errors import UserError
 from onetrainer.jobs.sample_request import SampleRequest
-from onetrainer.json_file import read_json
 from onetrainer.run import client
 from onetrainer.run.commands import ImageRequest
 from onetrainer.run.device_owner import owner_of, places_of
 from onetrainer.run.event_log import EventReader
 from onetrainer.run.events import ENDINGS, Event, Failed, Finished, Phase, Sample, Stopped, Tried
+from onetrainer.run.job_folders import is_job
 from onetrainer.run.run_folder import RunFolder
 
 _POLL_SECONDS = 0.1
@@ -75,16 +75,7 @@ def run_on(device: str) -> RunFolder | None:
     """Return the run that trains on a device; None if none does, or something else uses it."""
     owner = owner_of(places_of(device))
     folder = RunFolder(Path(owner.run)) if owner is not None and owner.run else None
-    if folder is None or "job" in _config(folder):
-        return None
-    return folder
-
-
-def _config(folder: RunFolder) -> Mapping[str, object]:
-    try:
-        return read_json(folder.config)
-    except UserError:
-        return {"job": ""}
+    return None if folder is None or is_job(folder) else folder
 
 
 def _as_job_event(event: Tried, paths: list[str]) -> Event:

@@ -4,7 +4,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.captioning.results import is_job
 from onetrainer.config.fields import setting_at
 from onetrainer.messages.formatting import counted
 from onetrainer.messages.run_standing import standing_text
@@ -12,6 +11,7 @@ from onetrainer.queue.listing import Listing
 from onetrainer.queue.queue import Entry
 from onetrainer.run.device_owner import Holder
 from onetrainer.run.history import RunSummary
+from onetrainer.run.job_folders import is_job
 from onetrainer.run.run_folder import RunFolder
 
 EMPTY = "No run is queued yet."

@@ -6,7 +6,6 @@ images of an evaluation.
 """
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,7 +13,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from onetrainer.config.rewards.alignprop import AlignProp
-from onetrainer.files.atomic import remove_leftovers, write_atomic
+from onetrainer.files.atomic import remove, remove_leftovers, write_atomic
+from onetrainer.files.inside import read_inside
+from onetrainer.files.names import is_inner_path
 from onetrainer.files.own_json import parse_object
 from onetrainer.metrics.bands import Measurement
 from onetrainer.metrics.guard import EvaluationResult, ScoredImage
@@ -104,7 +105,7 @@ class MeasurementFiles(Generic[Measured]):
 
     def _read(self, step: int, path: Path, grids: set[str], since: int) -> None:
         try:
-            document = parse_object(path.read_bytes(), with_nan=True)
+            document = parse_object(read_inside(path), with_nan=True)
             if document["grid"] in grids and step >= since:
                 self.by_step[step] = self._format.parse(step, document)
             else:
@@ -118,10 +119,7 @@ class MeasurementFiles(Generic[Measured]):
 
 def _delete(path: Path) -> None:
     try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        remove(path)
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -138,6 +136,12 @@ def _parse_losses(step: int, document: Mapping[str, Any]) -> LossesByWeights:
     }
 
 
+def _inner(path: object) -> str:
+    if not is_inner_path(path):
+        raise ValueError(f"{path} is not in the folder of the run")
+    return str(path)
+
+
 def _losses_document(measured: LossesByWeights) -> dict[str, object]:
     return {
         "noises": next(iter(measured.values())).noises,
@@ -152,7 +156,7 @@ def _parse_scores(step: int, document: Mapping[str, Any]) -> EvaluationResult:
         ScoredImage(
             prompt=str(image["prompt"]),
             seed=int(image["seed"]),
-            path=str(image["path"]),
+            path=_inner(image["path"]),
             rewards={str(name): float(score) for name, score in image["rewards"].items()},
             total=float(image["total"]),
         )

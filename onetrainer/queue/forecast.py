@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from statistics import fmean
 
-from onetrainer.captioning.results import JobFolder, job_request, jobs_folder
+from onetrainer.captioning.results import JobFolder, job_request
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.jobs.job import Job
@@ -12,6 +12,7 @@ from onetrainer.jobs.plan_request import PlanRequest
 from onetrainer.presets.presets import load_document, resolve, with_value
 from onetrainer.queue.queue import Entry, Queue
 from onetrainer.run.events import Forecast
+from onetrainer.run.job_folders import jobs_folder
 from onetrainer.run.run_folder import RunFolder
 
 # Settings, often swept over, that change no length: their runs share one forecast.

@@ -18,6 +18,7 @@ from onetrainer.files.own_json import read_own, set_aside
 from onetrainer.json_file import read_json
 from onetrainer.run.device_owner import places_of
 from onetrainer.run.history import RunSummary, summary
+from onetrainer.run.job_folders import JOB, is_job
 from onetrainer.run.run_folder import RunFolder, cannot_write
 from onetrainer.run.user_folder import user_folder
 
@@ -243,9 +244,9 @@ def entry_of(run: RunFolder, seconds: float = 0.0) -> Entry:
         document = read_json(run.config)
         section = document.get("hardware") or document.get("request") or {}
         device, count = str(section.get("device", "auto")), int(section.get("processes") or 0)
-        job = str(document.get("job") or "")
     except (UserError, AttributeError, TypeError, ValueError):  # which the run itself reports
-        device, count, job = "auto", 0, ""
+        device, count = "auto", 0
     if count > 1 and device in ("auto", "cuda"):
         device = ",".join(f"cuda:{index}" for index in range(count))
+    job = JOB if is_job(run) else ""
     return Entry(str(run.path), seconds=seconds, device=device, job=job)

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
+from onetrainer.files.inside import NotInside, open_inside, read_inside
+from onetrainer.files.names import is_plain_name
 from onetrainer.files.own_json import MAX_BYTES, NotOurs, parse_object, typed
 from onetrainer.run.run_folder import STATE_FILE
 
@@ -67,7 +69,7 @@ def verify(folder: Path, step: int) -> None:
     """
     for name, expected in _read(folder, step)[1].items():
         try:
-            with (folder / name).open("rb") as file:
+            with open_inside(folder / name) as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise _unreadable(folder / name, error) from error
@@ -109,8 +111,7 @@ def _read(folder: Path, step: int) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a state file's content and the digests in it; none from earlier versions."""
     path = folder / STATE_FILE
     try:
-        with path.open("rb") as file:
-            document = parse_object(file.read(MAX_BYTES + 1))
+        document = parse_object(read_inside(path, most=MAX_BYTES))
     except OSError as error:
         raise _unreadable(path, error) from error
     except NotOurs as error:
@@ -124,7 +125,7 @@ def _read(folder: Path, step: int) -> tuple[dict[str, Any], dict[str, str]]:
         known = typed(document, _Known)
     except NotOurs as error:
         raise DamagedCheckpoint(f"{STATE_FILE} {error}") from error
-    if strange := [name for name in known.files if Path(name).name != name]:
+    if strange := [name for name in known.files if not is_plain_name(name)]:
         raise DamagedCheckpoint(f"{STATE_FILE} names a file elsewhere ({strange[0][:100]})")
     document.pop(_FILES, None)
     return document, known.files
@@ -137,7 +138,7 @@ def _digest(document: Mapping[str, Any]) -> str:
 def _unreadable(path: Path, error: OSError) -> Exception:
     """Return damage for a file that is gone or cannot be read from the disk."""
     reason = (error.strerror or str(error)).lower()
-    if error.errno in (errno.ENOENT, errno.EIO):
+    if isinstance(error, NotInside) or error.errno in (errno.ENOENT, errno.EIO):
         return DamagedCheckpoint(f"{path.name} cannot be read ({reason})")
     return UserError(
         f"{path}: cannot be read ({reason})",

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import IO
 
 from onetrainer import ROOT
+from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import open_inside
 from onetrainer.run.commands import CommandName, ImageRequest, encode_command
 from onetrainer.run.event_log import EventReader, News
 from onetrainer.run.events import ENDINGS
 from onetrainer.run.failures import exit_failure
+from onetrainer.run.job_folders import is_job
 from onetrainer.run.log_file import rotate_log
 from onetrainer.run.lost_worker import find_out
 from onetrainer.run.oom_kills import oom_kills, own_oom_count
-from onetrainer.run.run_folder import RunFolder, busy, cannot_write
+from onetrainer.run.run_folder import RunFolder, busy, cannot_write, require_own
 
 WORKER = "modules.worker"
 FOLLOW = "--follow"
@@ -83,8 +86,8 @@ class Run:
     ) -> None:
         """Send a command to the worker, which obeys between two steps; see `encode_command`."""
         try:
-            with self.folder.commands.open("a", encoding="utf-8") as handle:
-                handle.write(encode_command(command, images, canceled=canceled))
+            with open_inside(self.folder.commands, "ab") as handle:
+                handle.write(encode_command(command, images, canceled=canceled).encode())
         except OSError as error:
             raise cannot_write(self.folder.commands, error) from error
 
@@ -160,16 +163,17 @@ def start(folder: RunFolder) -> Run:
     The worker gets its own session: neither Ctrl+C in the terminal nor closing the window reaches
     it.
 
-    Raises UserError if a worker is already running there.
+    Raises UserError if a worker is already running there, or it is no folder of a run or job.
     """
     if folder.is_busy():
         raise busy(folder.path)
+    require_own(folder, may_be_job=is_job(folder))
     try:
         before = folder.events.stat().st_ino if folder.events.exists() else 0
         # Commands to an earlier worker are not for this one.
-        folder.commands.write_bytes(b"")
+        write_atomic(folder.commands, b"")
         rotate_log(folder.log)
-        with folder.log.open("ab") as log:
+        with open_inside(folder.log, "ab") as log:
             process = start_detached(WORKER, str(folder.path), log=log)
     except OSError as error:
         raise cannot_write(folder.path, error) from error
@@ -213,7 +217,7 @@ def attach(folder: RunFolder) -> Run:
 def log_tail(path: Path) -> list[str]:
     """Return the last lines of a log; an empty list if there is no log."""
     try:
-        with path.open("rb") as handle:
+        with open_inside(path) as handle:
             handle.seek(0, os.SEEK_END)
             handle.seek(max(0, handle.tell() - _LOG_TAIL_BYTES))
             lines = handle.read().decode(errors="replace").splitlines()

@@ -10,13 +10,25 @@ from time import monotonic, time
 
 from onetrainer.errors import EndsRun
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import MOST_BYTES, NotInside, open_inside, read_inside
+from onetrainer.files.names import is_inner_path
 from onetrainer.files.own_json import say_once
-from onetrainer.run.events import Event, Progress, Rewarded
+from onetrainer.run.events import (
+    Checkpoint,
+    Evaluated,
+    Event,
+    Finished,
+    Progress,
+    Rewarded,
+    Sample,
+    Stopped,
+)
 from onetrainer.run.run_folder import cannot_write
 from onetrainer.run.wire import decode_event, encode_event
 
 # A few milliseconds of work, so that the window that reads it stays responsive.
 _READ_BYTES = 64 * 1024
+_MOST_OF_A_LINE = 16 << 20  # the images of an evaluation have some kB
 _STEPS_IN_FULL, _SECONDS_PER_STEP = 10_000, 10.0
 
 
@@ -49,7 +61,8 @@ class EventWriter:
         self._step_written_at = monotonic()
         self._lock = threading.Lock()
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            with open_inside(path, "ab") as file:
+                self._descriptor = os.dup(file.fileno())
         except OSError as error:
             raise cannot_write(path, error) from error
 
@@ -112,9 +125,8 @@ def rewind(path: Path, size: int) -> None:
     """
     content = b""
     try:
-        if path.exists():
-            with path.open("rb") as handle:
-                content = handle.read(size)
+        with suppress(FileNotFoundError):
+            content = read_inside(path)[:size]
         write_atomic(path, content)
     except OSError as error:
         raise cannot_write(path, error) from error
@@ -147,13 +159,13 @@ class EventReader:
     def skip(self) -> None:
         """Leave out all events so far."""
         with suppress(FileNotFoundError):
-            status = self._path.stat()
+            status = self._path.lstat()
             self._file_id, self._offset = status.st_ino, status.st_size
 
     def read(self) -> News:
         """Return the next events, at most 64 KiB of them."""
         try:
-            with self._path.open("rb") as handle:
+            with open_inside(self._path) as handle:
                 status = os.fstat(handle.fileno())
                 if status.st_ino == self._not_file:
                     return News([])
@@ -162,16 +174,30 @@ class EventReader:
                     self._offset, self._rest, replaced = 0, b"", True
                 self._file_id = status.st_ino
                 handle.seek(self._offset)
-                chunk = handle.read(_READ_BYTES)
-        except FileNotFoundError:
+                chunk = handle.read(min(_READ_BYTES, MOST_BYTES - self._offset))
+        except (FileNotFoundError, NotInside):
             return News([])
         self._offset += len(chunk)
         *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > _MOST_OF_A_LINE:
+            self._rest = b""
         decoded = [decode_event(line.decode(errors="replace")) for line in lines if line]
-        events = [event for event in decoded if event is not None]
+        events = [event for event in decoded if event is not None and _names_own_files(event)]
         if len(events) < len(decoded):
             say_once(f"{self._path} has lines that are no events of this version: they are ignored")
         return News(events, restarted=replaced, is_complete=len(chunk) < _READ_BYTES)
+
+
+def _names_own_files(event: Event) -> bool:
+    """Return whether all files that an event of a run names are in the run's folder."""
+    match event:
+        case Sample() | Checkpoint():
+            return is_inner_path(event.path)
+        case Finished() | Stopped():
+            return all(map(is_inner_path, event.outputs))
+        case Evaluated():
+            return all(is_inner_path(image.get("path")) for image in event.images)
+    return True
 
 
 def read_all(path: Path) -> list[Event]:

@@ -1,19 +1,21 @@
 """Forks: new runs that go on from a kept checkpoint of another."""
 
+import errno
 import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import TEMPORARY, write_atomic
+from onetrainer.files.inside import is_inside, open_inside, read_inside
 from onetrainer.files.own_json import parse_json, typed
 from onetrainer.run.checkpoint_files import DamagedCheckpoint, read_state
 from onetrainer.run.leftovers import PART_SUFFIX
-from onetrainer.run.run_folder import RunFolder, cannot_write
+from onetrainer.run.run_folder import RunFolder, cannot_write, require_own
 
 _STEP = re.compile(r"step-(\d+)")
 
@@ -22,8 +24,10 @@ def state_at(folder: RunFolder, step: int | None) -> dict[str, Any]:
     """Return the state of the checkpoint of a step; of the newest one for None.
 
     Raises:
-        UserError: If there is no such checkpoint, or it is damaged.
+        UserError: If there is no such checkpoint, or it is damaged, or in the folder is what is not
+            of a run.
     """
+    require_own(folder)
     kept = [number for number, _ in folder.complete_checkpoints()]
     step = max(kept, default=0) if step is None else step
     try:
@@ -50,17 +54,18 @@ def copy_history(source: RunFolder, state: dict[str, Any], fork: RunFolder) -> N
     """
     step = state["step"]
     try:
-        with source.events.open("rb") as events:
-            write_atomic(fork.events, events.read(state["events_size"]))
-        if source.lengths.is_file():
-            write_atomic(fork.lengths, source.lengths.read_bytes())
-        if source.retries.is_file():
+        write_atomic(fork.events, read_inside(source.events)[: state["events_size"]])
+        if is_inside(source.lengths):
+            write_atomic(fork.lengths, read_inside(source.lengths))
+        if is_inside(source.retries):
             # Returns to this checkpoint or to a later one have not happened yet.
-            returns = typed(parse_json(source.retries.read_bytes()), list[dict[str, Any]])
+            returns = typed(parse_json(read_inside(source.retries)), list[dict[str, Any]])
             earlier = [entry for entry in returns if entry["since"] < step]
             write_atomic(fork.retries, json.dumps(earlier).encode())
-        for folder in (source.samples, source.validation, source.rewards, source.start_files):
-            _copy(folder, fork.path / folder.name, until=step, copy_file=shutil.copy2)
+        copied = (source.samples, source.validation, source.rewards, source.start_files)
+        _require_room(fork.path, copied)
+        for folder in copied:
+            _copy(folder, fork.path / folder.name, until=step, copy_file=_copy_file)
         for number, path in source.complete_checkpoints():
             if number <= step:
                 copy = fork.checkpoint(number)
@@ -78,19 +83,32 @@ def copy_history(source: RunFolder, state: dict[str, Any], fork: RunFolder) -> N
         ) from error
 
 
+def _require_room(place: Path, folders: Sequence[Path]) -> None:
+    """Raise OSError unless there is room for copies, also of files that take none here."""
+    files = (file for folder in folders for file in folder.rglob("*") if is_inside(file))
+    if sum(file.lstat().st_size for file in files) > shutil.disk_usage(place).free:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
+
+
 def _copy(
     source: Path, target: Path, *, until: int, copy_file: Callable[[Path, Path], object]
 ) -> None:
     """Copy a folder's files and folders but those of later steps, and unfinished ones."""
     target.mkdir(exist_ok=True)
-    for path in source.iterdir() if source.is_dir() else ():
+    for path in source.iterdir() if source.is_dir() and not source.is_symlink() else ():
         step = _STEP.match(path.name)
         if (step and int(step[1]) > until) or TEMPORARY.fullmatch(path.name):
             continue
         if path.is_dir():
             _copy(path, target / path.name, until=until, copy_file=copy_file)
-        else:
+        elif is_inside(path):
             copy_file(path, target / path.name)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with open_inside(source) as read, target.open("xb") as written:
+        shutil.copyfileobj(read, written)
+    shutil.copystat(source, target, follow_symlinks=False)
 
 
 def _link(source: Path, target: Path) -> None:
@@ -98,4 +116,4 @@ def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        shutil.copy2(source, target)
+        _copy_file(source, target)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from onetrainer.files.inside import is_inside, open_inside
 from onetrainer.run.events import (
     Evaluated,
     Event,
@@ -70,7 +71,7 @@ def run_folders(*parents: Path) -> list[RunFolder]:
     folders: list[Path] = []
     for parent in dict.fromkeys(parents):
         with suppress(OSError):
-            inside = [path for path in parent.iterdir() if (path / "config.json").is_file()]
+            inside = [path for path in parent.iterdir() if is_inside(path / "config.json")]
             folders += sorted(inside, key=_changed, reverse=True)
     return [RunFolder(path) for path in folders]
 
@@ -141,7 +142,7 @@ def _standing(folder: RunFolder, ending: Event | None, step: int) -> RunStatus:
 def _last_events(path: Path) -> Iterable[tuple[float, Event]]:
     """Return the last events, each with its time."""
     try:
-        with path.open("rb") as handle:
+        with open_inside(path) as handle:
             size = handle.seek(0, 2)
             handle.seek(max(0, size - _TAIL_BYTES))
             lines = handle.read().decode(errors="replace").splitlines()

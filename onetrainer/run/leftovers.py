@@ -1,11 +1,10 @@
 """Removing what killed workers have left in a run's folder."""
 
 import re
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from onetrainer.files.atomic import remove_leftovers
+from onetrainer.files.atomic import remove, remove_leftovers
 from onetrainer.run.run_folder import STATE_FILE, RunFolder
 
 PART_SUFFIX = ".part"
@@ -42,6 +41,6 @@ def clean(folder: RunFolder) -> None:
 
 def remove_checkpoint(path: Path) -> None:
     """Delete a checkpoint, its state file first: half of it never counts as one. Raises OSError."""
-    if path.exists():
+    if path.is_dir() and not path.is_symlink():
         (path / STATE_FILE).unlink(missing_ok=True)
-        shutil.rmtree(path)
+    remove(path)

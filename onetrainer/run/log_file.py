@@ -5,6 +5,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from onetrainer.files.inside import open_inside
+
 _MOST_BYTES = 10 << 20
 _SECONDS_PER_LOOK = 10.0
 _STDOUT, _STDERR = 1, 2
@@ -30,8 +32,7 @@ def keep_log_bounded(path: Path) -> None:
 def _keep_bounded(path: Path) -> None:
     while not threading.Event().wait(_SECONDS_PER_LOOK):
         if rotate_log(path):
-            with suppress(OSError):  # then the renamed file is written on
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            # Otherwise the renamed file is written on.
+            with suppress(OSError), open_inside(path, "ab") as file:
                 for stream in (_STDOUT, _STDERR):
-                    os.dup2(descriptor, stream)
-                os.close(descriptor)
+                    os.dup2(file.fileno(), stream)

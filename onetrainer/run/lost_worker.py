@@ -3,12 +3,14 @@
 Told from what it has left and what the system has recorded, never from its silence alone.
 """
 
+import os
 import platform
 import re
 import signal
 import subprocess
 from pathlib import Path
 
+from onetrainer.files.inside import open_inside
 from onetrainer.files.programs import find_program
 from onetrainer.run.failures import LostBy, exit_failure, lost_failure
 from onetrainer.run.oom_kills import oom_kills
@@ -41,8 +43,8 @@ def find_out(folder: RunFolder) -> tuple[str, str]:
 def _crash_in(log: Path) -> int:
     """Return the signal of the crash that the last worker has logged; 0 if it has logged none."""
     try:
-        with log.open("rb") as handle:
-            handle.seek(max(0, log.stat().st_size - _LOG_BYTES))
+        with open_inside(log) as handle:
+            handle.seek(max(0, handle.seek(0, os.SEEK_END) - _LOG_BYTES))
             text = handle.read().decode(errors="replace")
     except OSError:
         return 0

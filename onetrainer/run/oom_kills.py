@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from onetrainer.files.inside import read_inside
+
 OWN_GROUPS = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
 _NAMES = ("memory.events", "memory.oom_control")
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ def oom_kills(file: Path) -> int | None:
     if file.name not in _NAMES or not file.is_file():  # a run's lock may name any file
         return None
     try:
-        counts = dict(entry.split() for entry in file.read_text(encoding="utf-8").splitlines())
+        text = read_inside(file, most=_MOST_BYTES).decode()  # a lock, which names it, is anybody's
+        counts = dict(entry.split() for entry in text.splitlines())
         return int(counts["oom_kill"])
     except (OSError, ValueError, KeyError):
         return None

@@ -35,7 +35,8 @@ def split_tags(text: str) -> tuple[str, ...]:
 
 def read_notes(folder: RunFolder) -> OwnNotes:
     """Return the notes on a run; what is sound of them; empty ones where there is no file."""
-    found = read_own(folder.notes, OwnNotes, OwnNotes(), lost="the rest counts as not written")
+    lost = "the rest counts as not written"
+    found = read_own(folder.notes, OwnNotes, OwnNotes(), lost=lost, is_of_run=True)
     return OwnNotes(
         found.label[:_MOST_OF_A_NAME],
         found.notes[:MOST_CHARACTERS],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onetrainer.files.inside import is_inside, own_files, read_inside
 from onetrainer.files.own_json import MAX_BYTES, NotOurs, parse_object, typed
 from onetrainer.run.events import Validated
 from onetrainer.run.history import RunSummary, summary
@@ -59,10 +60,10 @@ class RunRecord:
 
 def read_record(folder: RunFolder, version: str = "") -> RunRecord:
     """Return the record of one run. Raises OSError if it is gone."""
-    events = folder.events.read_bytes() if folder.events.exists() else b""
+    events = read_inside(folder.events) if is_inside(folder.events) else b""
     return RunRecord(
         summary(folder),
-        zlib.compress(folder.config.read_bytes(), _FAST),
+        zlib.compress(read_inside(folder.config, most=MAX_BYTES), _FAST),
         _began(events) or folder.config.stat().st_mtime,
         _best(events),
         _newest_sample(folder.samples),
@@ -117,7 +118,7 @@ def _best(events: bytes) -> Validated | None:
 def _newest_sample(folder: Path) -> Path | None:
     """Return the first prompt's sample of the newest step."""
     try:
-        names = [path.name for path in folder.iterdir() if path.name.startswith("step-")]
+        names = [path.name for path in own_files(folder) if path.name.startswith("step-")]
     except OSError:
         return None
     images = [name for name in names if name.endswith((".png", ".thumb.jpg"))]

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from onetrainer import program
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import is_inside, open_inside, require_no_link, require_own_files
 from onetrainer.files.locks import locked, try_lock, unlock
 from onetrainer.files.names import require_portable
+from onetrainer.json_file import read_json
 
 if TYPE_CHECKING:
     from onetrainer.run.worker_mark import WorkerMark
@@ -73,6 +75,7 @@ class RunFolder:
         Raises UserError if the folder cannot be made.
         """
         try:
+            require_no_link(self.exported)
             self.exported.mkdir(exist_ok=True)
         except OSError as error:
             raise cannot_write(self.exported, error) from error
@@ -91,10 +94,7 @@ class RunFolder:
 
     def is_run(self) -> bool:
         """Return whether a run was started here; not if this may not be looked up."""
-        try:
-            return self.config.is_file() and self.events.is_file()
-        except OSError:
-            return False
+        return is_inside(self.config) and is_inside(self.events)
 
     def checkpoint(self, step: int) -> Path:
         """Return the path for the checkpoint of a step."""
@@ -108,7 +108,7 @@ class RunFolder:
         checkpoints = []
         for path in self.checkpoints.glob("step-*"):
             number = path.name.removeprefix("step-")
-            if number.isdecimal() and (path / STATE_FILE).is_file():
+            if number.isdecimal() and is_inside(path / STATE_FILE):
                 checkpoints.append((int(number), path))
         return sorted(checkpoints)
 
@@ -128,10 +128,8 @@ class RunFolder:
 
     def is_busy(self) -> bool:
         """Return whether a worker is running in this folder."""
-        if not self.lock.exists():
-            return False
         try:
-            with self.lock.open("rb") as handle:
+            with open_inside(self.lock) as handle:
                 if not try_lock(handle, shared=True):
                     return True
                 unlock(handle)
@@ -176,7 +174,7 @@ class RunFolder:
         from onetrainer.run.worker_mark import read_mark
 
         try:
-            with self.lock.open("rb") as handle:
+            with open_inside(self.lock) as handle:
                 handle.seek(1)
                 return read_mark(handle.read().decode(errors="replace"))
         except OSError:
@@ -227,17 +225,43 @@ def fill_run(path: Path, *, config: dict[str, Any]) -> RunFolder:
     return folder
 
 
-def open_run(path: Path) -> RunFolder:
-    """Return the run folder at a path. Raises UserError if the path is no run folder."""
+def open_run(path: Path, *, may_be_job: bool = False) -> RunFolder:
+    """Return the run folder at a path, whoever made it. may_be_job: See `is_job`.
+
+    Raises UserError if it is none, or has in it what is not of a run, such as a link.
+    """
     folder = RunFolder(path)
-    if not folder.config.is_file():
+    if not is_inside(folder.config):
         what = (
             "this folder does not exist" if not path.is_dir() else "this folder has no config.json"
         )
         raise UserError(
             f"{path}: {what}", "Expected the folder of a run", "Check the path; runs are in runs/."
         )
+    require_own(folder, may_be_job=may_be_job)
     return folder
+
+
+def require_own(folder: RunFolder, *, may_be_job: bool = False) -> None:
+    """Check that a run's folder is one, whoever made it; once its worker runs, that has done so.
+
+    Raises UserError if there is a link, a pipe or a device in it, or the config of a job.
+    """
+    if folder.is_busy():
+        return
+    require_own_files(folder.path)
+    if may_be_job:
+        return
+    try:
+        is_job = "job" in read_json(folder.config)
+    except UserError:  # which the run itself reports
+        return
+    if is_job:
+        raise UserError(
+            f"{folder.config}: these are not the settings of a run, but the request of a job",
+            "Expected the folder of a run; no job is taken from a folder",
+            "Jobs begin with the commands or pages that ask for them",
+        )
 
 
 def busy(path: Path) -> UserError:

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import read_inside
 from onetrainer.files.own_json import NotOurs, parse_json, read_own, set_aside, typed
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
@@ -16,13 +17,14 @@ class _Starred:
 def starred_steps(folder: RunFolder) -> frozenset[int]:
     """Return the starred steps of a run, of a damaged file those that are sound."""
     lost = "the rest counts as not starred"
-    return frozenset(read_own(folder.starred, _Starred, _Starred(), lost=lost).steps)
+    found = read_own(folder.starred, _Starred, _Starred(), lost=lost, is_of_run=True)
+    return frozenset(found.steps)
 
 
 def are_stars_known(folder: RunFolder) -> bool:
     """Return whether every star can be read; if not, nothing is deleted that may have one."""
     try:
-        typed(parse_json(folder.starred.read_bytes()), _Starred)
+        typed(parse_json(read_inside(folder.starred)), _Starred)
     except FileNotFoundError:
         return True
     except (OSError, NotOurs):

@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from onetrainer.errors import UserError
+from onetrainer.files.inside import read_inside
 from onetrainer.files.own_json import parse_object
 from onetrainer.run.run_folder import RunFolder
 
@@ -47,5 +48,5 @@ def require_step(folder: RunFolder, step: int | None) -> None:
 
 def _output_name(folder: RunFolder) -> str:
     with suppress(OSError, ValueError, LookupError, TypeError):
-        return str(parse_object(folder.config.read_bytes())["output"]["name"])
+        return str(parse_object(read_inside(folder.config))["output"]["name"])
     return ""

@@ -1,7 +1,6 @@
 """A report about a run, to attach to a bug report: one archive without private data."""
 
 import os
-import stat
 import time
 import zipfile
 from collections import deque
@@ -11,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO
 
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import atomic_file
+from onetrainer.files.inside import open_inside, read_inside
 from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.run.run_folder import STATE_FILE, RunFolder
 from onetrainer.support.findings import Finding
@@ -141,8 +140,8 @@ def _parts(
         yield name, about, text.encode(errors="replace")
     if with_samples:
         for path in sorted(folder.samples.glob("*.png"))[-_MOST_SAMPLES:]:
-            with suppress(OSError), _open(path) as handle:
-                yield f"samples/{path.name}", "a sample", handle.read(_MOST_SAMPLE_BYTES)
+            with suppress(OSError):
+                yield f"samples/{path.name}", "a sample", read_inside(path, below=folder.path)
 
 
 def _config(folder: RunFolder, private: PrivateText) -> str:
@@ -158,11 +157,12 @@ def _state(folder: RunFolder, private: PrivateText) -> str:
     if not complete:
         return "there is no complete checkpoint"
     step, path = complete[-1]
-    return f"step {step}:\n" + private.of_text(_read(path / STATE_FILE, _MOST_CONFIG_BYTES))
+    text = _read(path / STATE_FILE, _MOST_CONFIG_BYTES, below=folder.path)
+    return f"step {step}:\n" + private.of_text(text)
 
 
 def _log(path: Path, private: PrivateText) -> str:
-    with _open(path) as handle:
+    with open_inside(path) as handle:
         size = handle.seek(0, os.SEEK_END)
         handle.seek(max(0, size - _MOST_LOG_BYTES))
         return private.of_text(handle.read().decode(errors="replace"))
@@ -170,7 +170,7 @@ def _log(path: Path, private: PrivateText) -> str:
 
 def _events(path: Path, private: PrivateText) -> str:
     """Return the events: of steps and phases every n-th and the last ones, of others the last."""
-    with _open(path) as handle:
+    with open_inside(path) as handle:
         count = sum(line.startswith(_CURVE) for line in handle)
         every = -(-count // _MOST_CURVE_EVENTS) or 1
         handle.seek(0)
@@ -200,18 +200,6 @@ def _listing(path: Path, files: list[Path], private: PrivateText) -> str:
     return private.of_text("\n".join(sorted(lines)))
 
 
-def _read(path: Path, most: int) -> str:
-    with _open(path) as handle:
+def _read(path: Path, most: int, *, below: Path | None = None) -> str:
+    with open_inside(path, below=below) as handle:
         return handle.read(most).decode(errors="replace")
-
-
-def _open(path: Path) -> IO[bytes]:
-    """Open a file of the run to read. Raises OSError for a link, which may lead to anything."""
-    if any(place.is_symlink() for place in (path.parent, path.parent.parent)):
-        raise OSError("it is in a folder that is a link")
-    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    handle = open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags))  # noqa: SIM115 # Path.open takes no opener; the caller closes it
-    if path.is_symlink() or not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
-        handle.close()
-        raise OSError("it is no file but a link, a device or a pipe")
-    return handle

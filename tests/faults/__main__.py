@@ -21,15 +21,16 @@ from tests.faults.input_faults import damaged_files, hostile_configs
 from tests.faults.queue_faults import KilledQueue
 from tests.faults.result import Result
 from tests.faults.run_faults import FaultyRuns
+from tests.faults.stranger_faults import StrangersRuns
 from tests.faults.trial_faults import KilledTrials
 from tests.own_user import own_user
 
 
 class Campaign(Protocol):
-    """Kills in one project."""
+    """Faults in one project."""
 
     def campaign(self, times: int, seed: int) -> Iterator[Result]:
-        """Kill so many times, at moments drawn by a seed."""
+        """Plant so many, such as kills at moments that are drawn by a seed."""
 
 
 _KINDS: Mapping[str, tuple[Kind, ...]] = {
@@ -42,8 +43,9 @@ _PROCESSES: Mapping[str, tuple[Callable[[Path], Campaign], ...]] = {
     "queue": (KilledQueue,),
     "captions": (partial(KilledQueue, work=masking), KilledWriting),
     "trials": (KilledTrials,),
+    "strangers": (StrangersRuns,),
 }
-"""The parts that kill several processes, each in projects of its own."""
+"""The parts with processes and projects of their own: most kill several."""
 _INPUTS = {"configs": (hostile_configs, 250), "files": (damaged_files, 50)}
 """The parts about inputs, each with how many there are for one of `--times`."""
 TIMES = 6

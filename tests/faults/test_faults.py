@@ -20,6 +20,7 @@ from tests.faults.caption_faults import KilledWriting, masking
 from tests.faults.input_faults import damaged_files, hostile_configs
 from tests.faults.queue_faults import KilledQueue
 from tests.faults.run_faults import FaultyRuns
+from tests.faults.stranger_faults import StrangersRuns
 from tests.faults.trial_faults import KilledTrials
 
 pytestmark = pytest.mark.slow
@@ -72,6 +73,11 @@ def test_a_campaign_ends_while_whoever_starts_it_trains(tmp_path, monkeypatch):
     assert ended.value.code == 0
     left = {path.suffix for path in {*user_folder().rglob("*")} - before if path.is_file()}
     assert left <= {".lock", ".wanted"}  # of the owner above
+
+
+def test_what_a_stranger_plants_into_a_run_reaches_nothing_outside_of_it(tmp_path):
+    kinds = ("link", "other name", "pipe", "request", "name", "size")
+    require_sound(StrangersRuns(tmp_path).campaign(times=6, seed=SEED, kinds=kinds))
 
 
 def test_an_answer_that_never_comes_is_a_problem(monkeypatch):

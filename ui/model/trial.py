@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.errors import UserError
+from onetrainer.files.inside import is_inside
 from onetrainer.jobs.sample_request import AXIS_LABELS, AxisName, SampledLora, SampleRequest
 from onetrainer.jobs.sample_table import requests_of
 from onetrainer.json_file import read_json
@@ -174,7 +175,7 @@ def usual_prompt(lora: Path) -> str:
     "" for a file that is not in the output folder of a run, and for a run that has neither.
     """
     run = RunFolder(lora.parent.parent)
-    if lora.absolute().parent != run.output or not run.config.is_file():
+    if lora.absolute().parent != run.output or not is_inside(run.config):
         return ""
     try:
         config = read_json(run.config)

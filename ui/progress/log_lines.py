@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from onetrainer.files.inside import open_inside
 from ui.progress.worker_log import Classifier, Kind
 
 _READ_BYTES = 1 << 18
@@ -48,7 +49,7 @@ class LogReader:
         A last line without an end is a line once nothing has followed it since the last read.
         """
         try:
-            with self._path.open("rb") as handle:
+            with open_inside(self._path) as handle:
                 status = os.fstat(handle.fileno())
                 restarted = self._file not in (0, status.st_ino) or status.st_size < self._offset
                 if restarted:

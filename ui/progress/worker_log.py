@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from onetrainer.files.inside import open_inside
+
 _TAIL_BYTES = 64 * 1024
 _MAX_LINES = 200
 _NOISE = re.compile(
@@ -67,7 +69,7 @@ class Classifier:
 def worker_log_tail(path: Path) -> list[str]:
     """Return the last lines that the last worker wrote; [] if there is no log."""
     try:
-        with path.open("rb") as handle:
+        with open_inside(path) as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - _TAIL_BYTES))
             lines = handle.read().decode(errors="replace").splitlines()
     except OSError:

@@ -27,6 +27,8 @@ def test_rates_are_lower_from_each_checkpoint_on_and_seeds_differ_with_each_retu
 def test_a_damaged_record_is_named_with_what_deleting_it_means(tmp_path, content):
     path = tmp_path / "retries.json"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"retries\.json: cannot be read") as caught:
+    with pytest.raises(
+        UserError, match=r"retries\.json: .*the record of a run's returns"
+    ) as caught:
         Retries.read(path)
     assert "full learning rate" in caught.value.remedy

@@ -112,9 +112,10 @@ def take_no_large_file(_):
 
 
 def checkpoints_on_sysfs(folder):
-    """Where not even root makes folders."""
-    folder.checkpoints.rmdir()
-    folder.checkpoints.symlink_to("/sys")
+    """Where not even root makes folders; after the start, which refuses links."""
+    if not folder.checkpoints.is_symlink():
+        folder.checkpoints.rmdir()
+        folder.checkpoints.symlink_to("/sys")
 
 
 def truncate_images(folder):
@@ -157,7 +158,7 @@ CASES = {
     "device lost": ("program", {"happen": raising(torch.AcceleratorError(CUDA_ERROR))}),
     "host memory": ("program", {"happen": take_more_than_the_computer_has}),
     "disk full": ("user", {"happen": take_no_large_file}),
-    "permission": ("user", {"before": checkpoints_on_sysfs}),
+    "permission": ("user", {"happen": checkpoints_on_sysfs}),
     "file missing": ("user", {"model": {"path": "gone"}}),
     "image": ("user", {"happen": truncate_images} | UNCACHED),
     "cache": ("user", {"before": damage_the_cache, "data": {"cache_folder": "own/cache"}}),

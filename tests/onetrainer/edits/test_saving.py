@@ -9,7 +9,15 @@ import pytest
 from onetrainer.edits import history as history_module
 from onetrainer.edits import saving
 from onetrainer.edits.history import EditHistory
-from onetrainer.edits.saving import READ_ONLY, Change, as_now, read_content, save, take_back
+from onetrainer.edits.saving import (
+    LEADS_OUT,
+    READ_ONLY,
+    Change,
+    as_now,
+    read_content,
+    save,
+    take_back,
+)
 from onetrainer.errors import UserError
 
 
@@ -178,6 +186,17 @@ def test_links_stay_links_and_permissions_stay(place):
     assert (folder / "c.txt").stat().st_mode & 0o777 == 0o640
     with pytest.raises(ValueError, match="two changes"):
         save([Change(each, b"new", b"2") for each in (link, folder / "c.txt")], "2", history)
+
+
+def test_links_that_lead_out_of_their_folder_are_not_written(place, tmp_path):
+    folder, history = place
+    (tmp_path / "profile").write_bytes(b"somebody's own")
+    for name, content in (("out.txt", b"somebody's own"), ("new.txt", None)):
+        (folder / name).symlink_to(tmp_path / ("profile" if content else "made"))
+        saved = save([Change(folder / name, content, b"new")], "New", history)
+        assert [reason.startswith(LEADS_OUT) for _, reason in saved.failures] == [True]
+    assert (tmp_path / "profile").read_bytes() == b"somebody's own"
+    assert not (tmp_path / "made").exists()
 
 
 def test_nothing_is_written_without_a_history(place, tmp_path):

@@ -3,7 +3,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from onetrainer.captioning.results import JobFolder
 from onetrainer.errors import UserError
+from onetrainer.jobs.caption_request import CaptionRequest
 from onetrainer.presets.presets import resolve
 from onetrainer.queue.freeze import change_device, clone
 from onetrainer.run.run_folder import create_run
@@ -40,11 +42,14 @@ def test_a_clone_of_a_run_that_begins_meanwhile_waits_behind_all_others(queue, t
     assert [entry.folder.name for entry in queue.read().waiting] == names
 
 
-def test_a_waiting_run_or_job_is_moved_to_another_device_and_forecast_anew(queue, tmp_path):
+def test_a_waiting_run_or_job_is_moved_to_another_device_and_forecast_anew(
+    queue, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     config = resolve({}, source="a test").model_dump(mode="json")
     run = create_run(tmp_path / "runs", name="a", config=config)
-    request = {"images": "pictures", "model": "tagger"}
-    job = create_run(tmp_path / "runs", name="b", config={"job": "caption", "request": request})
+    request = {"images": str(tmp_path / "pictures"), "model": "tagger"}
+    job = JobFolder(CaptionRequest.model_validate(request)).write_request()
     queue.add([run, job], seconds=9.0)
     for folder, device in ((run, "cuda:1,cuda:2"), (job, "cuda:1")):
         change_device(queue, folder.path, device)

@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from onetrainer.captioning.results import jobs_folder
 from onetrainer.errors import UserError
 from onetrainer.messages.queue_rows import queue_rows
 from onetrainer.queue.listing import Listing
@@ -13,6 +12,7 @@ from onetrainer.queue.times import seconds_to_end
 from onetrainer.run.device_owner import Owner, holders, owning
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Progress, Started
+from onetrainer.run.job_folders import jobs_folder
 from onetrainer.run.run_folder import create_run
 from tests.runs import wait_until
 

@@ -57,7 +57,7 @@ def test_a_run_that_cannot_be_started_is_over_with_its_reason(queue, runs):
     Server(queue, print).poll()
     first = queue.read().entries[0]
     assert (first.turn, first.starts) == ("over", 1)
-    assert "cannot write here" in first.error
+    assert "this folder does not exist" in first.error
 
 
 def test_a_run_that_is_running_already_is_followed(queue, runs):

@@ -173,7 +173,7 @@ def test_a_damaged_run_has_a_report_too(run):
     lines = files["events.jsonl"].splitlines()
     assert len(lines) == 3
     assert "Ann" not in lines[1]
-    assert "is a directory" in files["worker.log"].lower()
+    assert "it is a folder" in files["worker.log"].lower()
     assert files["state.json"] == "there is no complete checkpoint"
     run.config.unlink()
     assert "could not be read" in contents(write_report(run.path, ()).path)["config.json"]

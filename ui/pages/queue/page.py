@@ -9,7 +9,6 @@ from pathlib import Path
 from tkinter import ttk
 from typing import Literal
 
-from onetrainer.captioning.results import is_job
 from onetrainer.errors import UserError
 from onetrainer.messages.queue_rows import EMPTY, queue_rows, standing_of_queue
 from onetrainer.queue.forecast import forecast_missing
@@ -17,6 +16,7 @@ from onetrainer.queue.freeze import change_device, clone
 from onetrainer.queue.listing import Listing
 from onetrainer.queue.queue import Entry, Queue
 from onetrainer.queue.serve import start_server
+from onetrainer.run.job_folders import is_job
 from onetrainer.run.run_folder import RunFolder
 from ui.background.threads import OneAtATime
 from ui.context import Context, View

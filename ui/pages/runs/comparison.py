@@ -9,6 +9,7 @@ from itertools import groupby
 from tkinter import ttk
 
 from onetrainer.errors import UserError
+from onetrainer.files.inside import require_own_files
 from onetrainer.json_file import Document
 from onetrainer.presets.presets import load_document
 from onetrainer.run.event_log import read_all
@@ -52,9 +53,10 @@ def read_compared(rows: Sequence[RunRow]) -> list[ComparedRun]:
     found = []
     for row in rows:
         state, settings, problem = RunState(), {}, ""
-        for event in read_all(row.path / "events.jsonl"):
-            state.apply(event)
         try:
+            require_own_files(row.path)
+            for event in read_all(row.path / "events.jsonl"):
+                state.apply(event)
             settings = load_document(row.path / "config.json")
         except UserError as error:
             problem = str(error)
