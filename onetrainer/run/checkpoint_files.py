@@ -8,19 +8,21 @@ version, leaves it out without reading it, and it neither counts as kept nor is 
 import errno
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
-from onetrainer.files.inside import NotInside, open_inside, read_inside
+from onetrainer.files.inside import MOST_BYTES, NotInside, open_inside, read_inside
 from onetrainer.files.names import is_plain_name
 from onetrainer.json_file import MAX_BYTES
 from onetrainer.run.run_folder import STATE_FILE
 
 DAMAGED_SUFFIX = ".damaged"
 _ASIDE = re.compile(rf"step-\d+{re.escape(DAMAGED_SUFFIX)}(-\d+)?")
+_TENSORS = ".safetensors"
 _FILES, _OWN = "files", "sha256"
 
 
@@ -58,6 +60,9 @@ def verify(folder: Path, step: int) -> None:
             raise DamagedCheckpoint(f"{STATE_FILE} names a file elsewhere: {name}")
         try:
             with open_inside(folder / name) as file:
+                if not name.endswith(_TENSORS) and file.seek(0, os.SEEK_END) > MOST_BYTES:
+                    raise DamagedCheckpoint(f"{name} is larger than such a file can be")
+                file.seek(0)
                 found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise _unreadable(folder / name, error) from error
