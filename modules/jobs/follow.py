@@ -18,6 +18,7 @@ from modules.training.failures import Failures
 from modules.training.inbox import Inbox
 from modules.world.world import Agreed, Order, World
 from onetrainer.errors import UserError
+from onetrainer.files.inside import open_inside
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.run_folder import STATE_FILE, RunFolder
 
@@ -50,7 +51,7 @@ def _take_part(world: World, start: Start) -> Order:
     device = choose_device(*world.place.device_of(hardware.device))
     scratch = Path(tempfile.gettempdir()) / f"onetrainer-process-{os.getpid()}"
     with (
-        closing(EventWriter(Path(os.devnull))) as events,
+        closing(EventWriter(None)) as events,
         prefer_attention(hardware.attention),
         determinism(hardware.deterministic, device),
     ):
@@ -101,7 +102,6 @@ def _visible_folder(world: World, start: Start) -> RunFolder:
 
 def _log_to(path: Path) -> None:
     """Write what this process prints to a file from now on: another program has started it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for stream in (_STDOUT, _STDERR):
-        os.dup2(descriptor, stream)
-    os.close(descriptor)
+    with open_inside(path, "ab") as log:
+        for stream in (_STDOUT, _STDERR):
+            os.dup2(log.fileno(), stream)

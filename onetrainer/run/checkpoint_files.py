@@ -8,6 +8,7 @@ version, leaves it out without reading it, and it neither counts as kept nor is 
 import errno
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
-from onetrainer.files.inside import NotInside, open_inside, read_inside
+from onetrainer.files.inside import MOST_BYTES, NotInside, open_inside, read_inside
 from onetrainer.files.names import is_plain_name
 from onetrainer.files.own_json import MAX_BYTES, NotOurs, parse_object, typed
 from onetrainer.run.run_folder import STATE_FILE
 
 DAMAGED_SUFFIX = ".damaged"
 _ASIDE = re.compile(rf"step-\d+{re.escape(DAMAGED_SUFFIX)}(-\d+)?")
+_TENSORS = ".safetensors"
 _FILES, _OWN = "files", "sha256"
 
 
@@ -70,6 +72,9 @@ def verify(folder: Path, step: int) -> None:
     for name, expected in _read(folder, step)[1].items():
         try:
             with open_inside(folder / name) as file:
+                if not name.endswith(_TENSORS) and file.seek(0, os.SEEK_END) > MOST_BYTES:
+                    raise DamagedCheckpoint(f"{name} is larger than such a file can be")
+                file.seek(0)
                 found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise _unreadable(folder / name, error) from error

@@ -47,24 +47,24 @@ class EventWriter:
     state is saved first.
 
     Args:
-        path: The events file.
+        path: The events file; None where nothing is to be written.
         also: Called with each event, written or not.
 
     Raises:
         UserError: If the file cannot be written.
     """
 
-    def __init__(self, path: Path, *, also: Callable[[Event], None] | None = None) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, *, also: Callable[[Event], None] | None = None) -> None:
+        self._path = path or Path(os.devnull)
         self._also = also
         self._is_lost = False
         self._step_written_at = monotonic()
         self._lock = threading.Lock()
         try:
-            with open_inside(path, "ab") as file:
+            with open_inside(path, "ab") if path else self._path.open("ab") as file:
                 self._descriptor = os.dup(file.fileno())
         except OSError as error:
-            raise cannot_write(path, error) from error
+            raise cannot_write(self._path, error) from error
 
     def write(self, event: Event) -> None:
         """Append one event. Raises EventsLost if the disk is full; no partial line is left."""

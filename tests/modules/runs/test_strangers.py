@@ -92,8 +92,8 @@ def shard(name):
 
 
 ATTACKS = {
-    **{f"a request of the job {name}": (asking_for(name), "resume, worker") for name in REQUESTS},
-    "a request in the queue": (asking_for("convert"), "queue add, queue serve, queue"),
+    **{f"a request of the job {name}": (asking_for(name), "resume") for name in REQUESTS},
+    "a request in the queue": (asking_for("convert"), "queue add, queue serve, worker"),
     "commands are a link": (link("commands.jsonl", "notes.txt"), "resume, stop"),
     "the lock is a link": (link("lock", "notes.txt"), "resume, worker"),
     "the log is a link": (link("worker.log", "notes.txt"), "resume, fork, show"),

@@ -87,6 +87,14 @@ def test_a_state_that_names_files_elsewhere_is_damaged(folder):
         verify(folder.checkpoint(2), 2)
 
 
+def test_no_digest_is_computed_of_a_file_that_is_larger_than_it_can_be(folder):
+    checkpoint(folder, {"optimizer.json": "0" * 64})
+    (folder.checkpoint(2) / "optimizer.json").touch()
+    os.truncate(folder.checkpoint(2) / "optimizer.json", 1 << 40)
+    with pytest.raises(DamagedCheckpoint, match=r"optimizer\.json is larger"):
+        verify(folder.checkpoint(2), 2)
+
+
 def test_a_job_is_one_in_this_users_own_place_alone(folder, tmp_path):
     request = CaptionRequest(images=str(tmp_path), model="model")
     own = JobFolder(request).write_request()
