@@ -29,7 +29,7 @@ _FIXED = (
 # What a change does, by the setting; the first pattern that matches.
 _EFFECTS: Mapping[str, str] = {
     "*.start_from": "has no effect, since the checkpoint has the trained weights",
-    "training.steps": "moves the run's end, and the schedules that depend on it, from step {} on",
+    "training.steps": "moves the run's end, and the schedules that depend on it from step {} on",
     "training.seed": "changes the order, the noise and the timesteps from step {} on",
     "model.path": "continues the trained weights on this model from step {} on",
     "optimizer.kind": "applies from step {} on, with a new optimizer state",
