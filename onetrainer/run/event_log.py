@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, time
 
@@ -181,20 +181,21 @@ class EventReader:
         if len(self._rest) > _MOST_OF_A_LINE:
             self._rest = b""
         decoded = (decode_event(line.decode(errors="replace")) for line in lines if line)
-        events = [event for event in decoded if event is not None and _names_own_files(event)]
+        events = [event for event in map(_with_own_files, decoded) if event is not None]
         return News(events, restarted=replaced, is_complete=len(chunk) < _READ_BYTES)
 
 
-def _names_own_files(event: Event) -> bool:
-    """Return whether all files that an event of a run names are in the run's folder."""
+def _with_own_files(event: Event | None) -> Event | None:
+    """Return an event of a run without outputs elsewhere; None if it is about a file elsewhere."""
     match event:
         case Sample() | Checkpoint():
-            return is_inner_path(event.path)
+            return event if is_inner_path(event.path) else None
         case Finished() | Stopped():
-            return all(map(is_inner_path, event.outputs))
+            return replace(event, outputs=[*filter(is_inner_path, event.outputs)])
         case Evaluated():
-            return all(is_inner_path(image.get("path")) for image in event.images)
-    return True
+            is_own = all(is_inner_path(image.get("path")) for image in event.images)
+            return event if is_own else None
+    return event
 
 
 def read_all(path: Path) -> list[Event]:
