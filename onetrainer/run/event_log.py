@@ -191,9 +191,12 @@ def _with_own_files(event: Event | None) -> Event | None:
         case Sample() | Checkpoint():
             return event if is_inner_path(event.path) else None
         case Finished() | Stopped():
-            return replace(event, outputs=[*filter(is_inner_path, event.outputs)])
+            outputs = event.outputs if isinstance(event.outputs, list) else []
+            return replace(event, outputs=[*filter(is_inner_path, outputs)])
         case Evaluated():
-            is_own = all(is_inner_path(image.get("path")) for image in event.images)
+            images = event.images if isinstance(event.images, list) else [None]
+            paths = (one.get("path") if isinstance(one, dict) else None for one in images)
+            is_own = all(map(is_inner_path, paths))
             return event if is_own else None
     return event
 
