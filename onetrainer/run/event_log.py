@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, time
 
@@ -182,22 +182,26 @@ class EventReader:
         if len(self._rest) > _MOST_OF_A_LINE:
             self._rest = b""
         decoded = [decode_event(line.decode(errors="replace")) for line in lines if line]
-        events = [event for event in decoded if event is not None and _names_own_files(event)]
+        events = [event for event in map(_with_own_files, decoded) if event is not None]
         if len(events) < len(decoded):
             say_once(f"{self._path} has lines that are no events of this version: they are ignored")
         return News(events, restarted=replaced, is_complete=len(chunk) < _READ_BYTES)
 
 
-def _names_own_files(event: Event) -> bool:
-    """Return whether all files that an event of a run names are in the run's folder."""
+def _with_own_files(event: Event | None) -> Event | None:
+    """Return an event of a run without outputs elsewhere; None if it is about a file elsewhere."""
     match event:
         case Sample() | Checkpoint():
-            return is_inner_path(event.path)
+            return event if is_inner_path(event.path) else None
         case Finished() | Stopped():
-            return all(map(is_inner_path, event.outputs))
+            outputs = event.outputs if isinstance(event.outputs, list) else []
+            return replace(event, outputs=[*filter(is_inner_path, outputs)])
         case Evaluated():
-            return all(is_inner_path(image.get("path")) for image in event.images)
-    return True
+            images = event.images if isinstance(event.images, list) else [None]
+            paths = (one.get("path") if isinstance(one, dict) else None for one in images)
+            is_own = all(map(is_inner_path, paths))
+            return event if is_own else None
+    return event
 
 
 def read_all(path: Path) -> list[Event]:
