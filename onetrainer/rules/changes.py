@@ -41,6 +41,8 @@ _EFFECTS: Mapping[str, str] = {
 # The second says where a run was made, which a moved folder no longer does.
 _RISE = 1.2
 """Times its last value, from which on a rising learning rate is a change to ask about."""
+_LOW = 0.01
+"""Fraction of the full rate, below which a LoRA of some hundred steps hardly changes."""
 _WITHOUT_EFFECT = ("version", "output.folder")
 
 
@@ -103,24 +105,34 @@ class RateChange:
         kept = json.dumps(self.kept)
         return (
             f"the learning rate rises from {self.percent_before} to {self.percent_after} of the"
-            " full rate, which undoes a part of what the low rate has settled. To go on at the"
-            f" rate of the last step: --set 'schedule={kept}'"
+            f" full rate, which undoes a part of what the low rate has settled. To go on at the"
+            f" rate of the last step{self.remark}: --set 'schedule={kept}'"
         )
 
     @property
     def percent_before(self) -> str:
         """The rate of the last step: "5 %"."""
-        return f"{100 * self.before:.2g} %"
+        return _percent(self.before)
+
+    @property
+    def remark(self) -> str:
+        """What is to be known of the rate of the last step, in parentheses; "" if nothing."""
+        return " (which hardly trains any more)" if self.before < _LOW else ""
 
     @property
     def percent_after(self) -> str:
         """The rate of the next step."""
-        return f"{100 * self.after:.2g} %"
+        return _percent(self.after)
 
     @property
     def kept(self) -> Document:
         """The schedule that keeps the rate of the last step."""
         return {"kind": "points", "points": [{"at": 0, "factor": float(f"{self.before:.3g}")}]}
+
+
+def _percent(fraction: float) -> str:
+    percent = 100 * fraction
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def rate_change(

@@ -25,9 +25,9 @@ def with_chosen_rate(
         return config
     dialog = Dialog(context, "The learning rate rises")
     dialog.add_text(
-        f"The last step was made at {rates.percent_before} of the full learning rate. The longer"
-        f" schedule goes on at {rates.percent_after}, which undoes a part of what the low rate has"
-        " settled."
+        f"The last step was made at {rates.percent_before} of the full learning rate"
+        f"{rates.remark}. The longer schedule goes on at {rates.percent_after}, which undoes a part"
+        " of what the low rate has settled."
     )
     dialog.add_buttons(
         [
