@@ -1,16 +1,14 @@
 """Read a caption file in any common encoding."""
 
 import codecs
-import re
 from pathlib import Path
 from typing import Literal
 
+from onetrainer.files.lines import split_lines
 from onetrainer.images.image_file import ImageError
 
 MAX_BYTES = 1 << 20
 """Largest caption file: a megabyte is some thousand times what a text encoder reads."""
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class CaptionError(ImageError):
@@ -39,9 +37,13 @@ def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tupl
     text, encoding = decoded
     if "\0" in text:
         raise CaptionError(path, f"its {path.suffix} file is no text; save it as UTF-8")
-    parts = _LINE_END.split(text) if lines == "each" else [text]
-    found = tuple(caption for part in parts if (caption := " ".join(part.split())))
-    return found or ("",), encoding
+    found = caption_lines(text)
+    return (found or ("",)) if lines == "each" else (" ".join(found),), encoding
+
+
+def caption_lines(text: str) -> tuple[str, ...]:
+    """Return the lines of a caption file without empty ones; runs of blanks become one space."""
+    return tuple(caption for line in split_lines(text) if (caption := " ".join(line.split())))
 
 
 def decode_text(data: bytes) -> tuple[str, str] | None:

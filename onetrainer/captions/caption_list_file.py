@@ -12,6 +12,7 @@ from pathlib import Path
 
 from onetrainer.captions.caption_file import decode_text
 from onetrainer.errors import UserError
+from onetrainer.files.lines import LINE_END, split_lines
 
 MAX_BYTES = 1 << 28
 """Largest caption list: a quarter of a gigabyte is a million long captions."""
@@ -21,7 +22,6 @@ CAPTION_KEYS = ("caption", "captions", "text", "prompt")
 """Accepted names of columns and keys, in order of preference; they cover the usual list formats."""
 
 _NUMBERED = re.compile(r"caption_?(\d+)")
-_LINE_END = re.compile(r"\r\n|\r|\n")
 _BROKEN = re.compile("[\x00\ud800-\udfff]")  # NUL, half an emoji
 _EXAMPLES = {
     ".csv": "file,caption in the first line and cat.png,a cat below",
@@ -56,7 +56,7 @@ def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
         case ".jsonl":
             rows = _json_rows(path, text)
         case ".txt":
-            lines = enumerate(_LINE_END.split(text), 1)  # an empty one is an empty caption
+            lines = enumerate(LINE_END.split(text), 1)  # an empty one is an empty caption
             return [CaptionEntry(line, "", (_clean(caption),)) for line, caption in lines], encoding
         case _:
             raise UserError(
@@ -98,7 +98,7 @@ def _text(path: Path) -> tuple[str, str]:
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    for number, line in enumerate(_LINE_END.split(text), 1):
+    for number, line in enumerate(split_lines(text), 1):
         if not line.strip():
             continue
         try:
@@ -113,7 +113,7 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object
 
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
     """Yield rows by column names from the first line; columns are separated by , or ; or tabs."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    first = next((line for line in split_lines(text) if line.strip()), "")
     stripped = text.lstrip("\r\n")
     reader = csv.reader(
         io.StringIO(stripped, newline=""),
@@ -121,7 +121,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]
         skipinitialspace=True,
         strict=True,
     )
-    blank = len(_LINE_END.findall(text[: len(text) - len(stripped)]))
+    blank = len(LINE_END.findall(text[: len(text) - len(stripped)]))
     header: list[str] = []
     line = blank + 1
     try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.captions.caption_file import MAX_BYTES, CaptionError, decode_text
+from onetrainer.captions.caption_file import MAX_BYTES, CaptionError, caption_lines, decode_text
 from onetrainer.concepts.folder_listing import stem
 from onetrainer.edits.saving import Change, read_content
 
@@ -19,7 +19,7 @@ class CaptionText:
     Attributes:
         path: The file.
         content: What it held; None if there is no such file.
-        lines: Its lines without those that are empty, each without blanks around it.
+        lines: Its lines as training reads them, without those that are empty.
     """
 
     path: Path
@@ -53,8 +53,7 @@ def caption_text(path: Path, content: bytes | None) -> CaptionText:
     decoded = decode_text(content) if len(content) <= MAX_BYTES else None
     if decoded is None or "\0" in decoded[0]:
         raise CaptionError(path, "no text of up to 1 MB in a known encoding; save it as UTF-8")
-    lines = (line.strip() for line in decoded[0].splitlines())
-    return CaptionText(path, content, tuple(line for line in lines if line))
+    return CaptionText(path, content, caption_lines(decoded[0]))
 
 
 def caption_change(text: CaptionText, lines: Sequence[str]) -> Change:

@@ -19,6 +19,7 @@ from onetrainer.config.rewards.reward import NETWORKS, REWARD_LABELS, Reward
 from onetrainer.config.train import TrainConfig, trains_text_encoder
 from onetrainer.errors import CHOOSE, Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
+from onetrainer.files.lines import split_lines
 
 MIN_VALIDATION_IMAGES = 4  # the mean of fewer says too little
 
@@ -235,7 +236,7 @@ def _evaluation_problems(section: AlignProp) -> Iterator[Problem]:
             "Set the anchor to 0.",
             to=0.0,
         )
-    lines = [line for line in evaluation.prompts.splitlines() if line.strip()]
+    lines = [line for line in split_lines(evaluation.prompts) if line.strip()]
     count = min(len(lines), evaluation.max_prompts) * evaluation.seeds
     if lines and count < MIN_VALIDATION_IMAGES:
         yield warning(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from onetrainer.files.lines import split_lines
 from onetrainer.run.events import (
     Evaluated,
     Event,
@@ -144,7 +145,7 @@ def _last_events(path: Path) -> Iterable[tuple[float, Event]]:
         with path.open("rb") as handle:
             size = handle.seek(0, 2)
             handle.seek(max(0, size - _TAIL_BYTES))
-            lines = handle.read().decode(errors="replace").splitlines()
+            lines = split_lines(handle.read().decode(errors="replace"))
     except OSError:
         return []
     # Of hundreds of steps only the last one counts, and decoding is what takes time.

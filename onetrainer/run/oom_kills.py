@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from onetrainer.files.lines import split_lines
+
 OWN_GROUPS = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
 
@@ -23,7 +25,7 @@ def own_oom_count() -> OomCount | None:
     Source: the kernel's admin guide, cgroup-v2 (memory.events) and cgroup-v1/memory (oom_control).
     """
     try:
-        lines = OWN_GROUPS.read_text(encoding="utf-8").splitlines()
+        lines = split_lines(OWN_GROUPS.read_text(encoding="utf-8"))
     except OSError:
         return None
     for line in lines:
@@ -42,7 +44,7 @@ def own_oom_count() -> OomCount | None:
 def oom_kills(file: Path) -> int | None:
     """Return the number of kills that a group's file counts; None if the group is gone."""
     try:
-        counts = dict(entry.split() for entry in file.read_text(encoding="utf-8").splitlines())
+        counts = dict(entry.split() for entry in split_lines(file.read_text(encoding="utf-8")))
         return int(counts["oom_kill"])
     except (OSError, ValueError, KeyError):
         return None

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from onetrainer.files.lines import split_lines
+
 _TAIL_BYTES = 64 * 1024
 _MAX_LINES = 200
 _NOISE = re.compile(
@@ -69,7 +71,7 @@ def worker_log_tail(path: Path) -> list[str]:
     try:
         with path.open("rb") as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = handle.read().decode(errors="replace").splitlines()
+            lines = split_lines(handle.read().decode(errors="replace"))
     except OSError:
         return []
     return relevant_lines(lines)

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from onetrainer.config.base.section import Ui
 from onetrainer.errors import UserError
+from onetrainer.files.lines import split_lines
 
 Arguments = Annotated[
     str,
@@ -29,7 +30,7 @@ def parse_arguments(text: str, *, given: tuple[str, ...] = ()) -> dict[str, obje
         UserError: A line is no argument.
     """
     arguments: dict[str, object] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(split_lines(text), 1):
         name, equals, value = (part.strip() for part in line.partition("="))
         if not line.strip():
             continue
