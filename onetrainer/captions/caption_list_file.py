@@ -17,6 +17,8 @@ from onetrainer.files.lines import LINE_END, split_lines
 MAX_BYTES = 1 << 28
 """Largest caption list: a quarter of a gigabyte is a million long captions."""
 
+_BEGINNING = 1 << 20
+
 FILE_KEYS = ("file", "file_name", "filename", "image", "path")
 CAPTION_KEYS = ("caption", "captions", "text", "prompt")
 """Accepted names of columns and keys, in order of preference; they cover the usual list formats."""
@@ -47,9 +49,9 @@ class _LineError(Exception):
     """A line that is invalid; the message says why."""
 
 
-def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
-    """Return the entries of a list and its encoding. Raises UserError with the line."""
-    text, encoding = _text(path)
+def read_list(path: Path) -> list[CaptionEntry]:
+    """Return the entries of a list. Raises UserError with the line."""
+    text = _text(path)
     match path.suffix.lower():
         case ".csv":
             rows = _csv_rows(path, text)
@@ -57,7 +59,7 @@ def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
             rows = _json_rows(path, text)
         case ".txt":
             lines = enumerate(LINE_END.split(text), 1)  # an empty one is an empty caption
-            return [CaptionEntry(line, "", (_clean(caption),)) for line, caption in lines], encoding
+            return [CaptionEntry(line, "", (_clean(caption),)) for line, caption in lines]
         case _:
             raise UserError(
                 f"{path} is not a caption list",
@@ -76,10 +78,17 @@ def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
             f"Expected {_EXAMPLES[path.suffix.lower()]}",
             "Write a line for each image, or choose another file",
         )
-    return entries, encoding
+    return entries
 
 
-def _text(path: Path) -> tuple[str, str]:
+def read_beginning(path: Path) -> bytes:
+    """Return the first megabyte of a list that can be read, in whole lines."""
+    with path.open("rb") as file:
+        content = file.read(_BEGINNING)
+    return content if len(content) < _BEGINNING else content.rpartition(b"\n")[0]
+
+
+def _text(path: Path) -> str:
     needed = "A caption list is needed"
     try:
         with path.open("rb") as file:
@@ -94,7 +103,7 @@ def _text(path: Path) -> tuple[str, str]:
     decoded = decode_text(data)
     if decoded is None or "\0" in decoded[0]:
         raise UserError(f"{path} is not text", needed, "Save it as UTF-8, or choose another")
-    return decoded
+    return decoded[0]
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.captions.caption_file import MAX_BYTES, CaptionError, caption_lines, decode_text
+from onetrainer.captions.encodings import encoding_of
 from onetrainer.concepts.folder_listing import stem
 from onetrainer.edits.saving import Change, read_content
 
@@ -51,6 +52,9 @@ def caption_text(path: Path, content: bytes | None) -> CaptionText:
     if content is None:
         return CaptionText(path)
     decoded = decode_text(content) if len(content) <= MAX_BYTES else None
+    if meant := encoding_of(content[:MAX_BYTES]):
+        # Saved as it is read now, it could not be told from what was written any more.
+        raise CaptionError(path, f"it seems to be {meant}; save it as UTF-8")
     if decoded is None or "\0" in decoded[0]:
         raise CaptionError(path, "no text of up to 1 MB in a known encoding; save it as UTF-8")
     return CaptionText(path, content, caption_lines(decoded[0]))
