@@ -247,7 +247,7 @@ def _about_caption(item: Item, concept: ConceptSettings, file: Path | None) -> I
 def _mask_findings(contents: FolderContents, headers: HeaderCache | None) -> Iterator[Finding]:
     concept, items = contents.concept, contents.items
     if concept.masks == "off":
-        unused = [image.path.name for image in contents.images if image.mask is not None]
+        unused = [image.mask.name for image in contents.images if image.mask is not None]
         if unused and concept.uses_captions and not concept.is_prior:
             yield Finding(
                 "mask-unused",

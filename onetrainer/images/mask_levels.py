@@ -15,10 +15,11 @@ def mask_levels(path: Path, *, is_alpha: bool) -> tuple[int, int] | None:
 
     is_alpha: Whether the mask is the transparency of an image.
     """
-    return _levels(path, is_alpha, file_stamp(path))
+    stamp = file_stamp(path)
+    # Without a stamp the file has just changed, and may again within the same moment.
+    return (_known_levels if stamp else _levels)(path, is_alpha, stamp)
 
 
-@lru_cache(10_000)  # a check is repeated with every change of a setting
 def _levels(path: Path, is_alpha: bool, _stamp: tuple[int, ...]) -> tuple[int, int] | None:
     try:
         with path.open("rb") as file, open_image(file, path) as image, decoding(image, path):
@@ -28,3 +29,7 @@ def _levels(path: Path, is_alpha: bool, _stamp: tuple[int, ...]) -> tuple[int, i
             return low, high
     except (ImageError, OSError):
         return None  # the image is then left out, with the reason
+
+
+_known_levels = lru_cache(10_000)(_levels)
+"""The same, remembered: a check is repeated with every change of a setting."""
