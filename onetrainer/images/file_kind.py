@@ -25,6 +25,11 @@ class FileKind(NamedTuple):
     suffix: str = ""
     is_image: bool = True
 
+    @property
+    def is_container(self) -> bool:
+        """Whether it is a file of other data than text, such as an archive."""
+        return self in (_VIDEO, _ARCHIVE, _DOCUMENT)
+
 
 def _readable(noun: str, suffix: str) -> FileKind:
     return FileKind(noun, f"rename it, to a name that ends in {suffix}", suffix)
