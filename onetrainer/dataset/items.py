@@ -223,7 +223,8 @@ def no_images_error(root: Path, skipped: Sequence[Skipped], *, recursive: bool) 
         counts = Counter(image.group for image in images)
         groups = [f'"{group}" ({count})' for group, count in counts.most_common()]
         what = f"{root} has images only in subfolders: {some_of(groups, EXAMPLES)}"
-        return UserError(what, remedy='Turn on "Include subfolders", or choose one of them')
+        turn_on = 'Turn on "Include subfolders" (data.include_subfolders)'
+        return UserError(what, remedy=f"{turn_on}, or choose one of them")
     if hidden := hidden_images(list_folder(root, recursive=recursive).others):
         some = some_of([f"{each.path.name} ({each.what})" for each in hidden], EXAMPLES)
         what = f"{root} has no images by the names of its files: {some}"
@@ -250,7 +251,7 @@ def _no_captions_error(
         return UserError(
             f"{concept.folder}: the caption for all its images is empty",
             "A caption or trigger words are needed",
-            'Write it under "Caption", or take captions from text files',
+            'Write it under "Caption" (caption_text), or take captions from text files',
         )
     none = f"none of its {len(items)} images has a" if len(items) > 1 else "its image has no"
     what = f"{concept.folder}: {none} caption{missed and f'; {missed}'}"

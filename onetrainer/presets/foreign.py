@@ -95,9 +95,7 @@ KEYS: tuple[tuple[Foreign, int, frozenset[str]], ...] = (
     (
         Foreign("a config of EveryDream"),
         2,
-        frozenset(
-            ["resume_ckpt", "data_root", "project_name", "max_epochs"]
-        ),
+        frozenset(["resume_ckpt", "data_root", "project_name", "max_epochs"]),
     ),
     (
         Foreign(f"a config of {_OLD}"),
