@@ -39,7 +39,11 @@ _SYNTAX = re.compile(
 )
 _WEIGHTS = re.compile(r"\([^()]*:\s*[+-]?(?:\d+\.?\d*|\.\d+)\s*\)|\(\([^()]+\)\)")
 _WILDCARD = re.compile(r"\{[^{}]*\|[^{}]*\}")
+_MARKS = re.compile(r"[<\[({:]|--|__|BREAK|ADD")
+"""One of which all of these have; most captions have none, and very many are searched."""
 _MOST_SHOWN = 40  # characters
+_MOST_NAMED = 100
+"""Length of placeholders and of most names of files, beyond which a caption describes."""
 
 
 def says_nothing(caption: str, *, stem: str, trigger: str = "") -> str:
@@ -49,18 +53,21 @@ def says_nothing(caption: str, *, stem: str, trigger: str = "") -> str:
     """
     if not caption:
         return ""
-    kind = kind_of(caption.encode()[:HEAD])
-    if kind in (LFS_POINTER, WEB_PAGE):
-        return kind.noun
+    if caption.startswith(("<", "version http")):
+        kind = kind_of(caption.encode()[:HEAD])
+        if kind in (LFS_POINTER, WEB_PAGE):
+            return kind.noun
     if not _SIGN.search(caption):
         return "only punctuation"
+    if _REFUSAL.match(caption):
+        return "what a model says that describes no image"
+    if len(caption) > _MOST_NAMED and len(caption) > len(trigger):
+        return ""
     plain = _plain(caption)
     if trigger and plain == _plain(trigger):
         return "only the trigger words, which it gets anyway"
     if plain in _PLACEHOLDERS:
         return f'"{caption}", as if it was still to be written'
-    if _REFUSAL.match(caption):
-        return "what a model says that describes no image"
     is_name = is_file_name(caption, stem)
     if is_name and (_MADE_UP.search(stem) or _IMAGE_SUFFIX.search(caption)):
         return "only the name of its file"
@@ -77,6 +84,8 @@ def unread_syntax(caption: str, *, weights: PromptWeights, wildcards: bool) -> s
 
     weights: Of parentheses in captions. wildcards: Whether {a|b} is a choice.
     """
+    if not _MARKS.search(caption):
+        return ""
     for pattern, is_read in (
         (_SYNTAX, False),
         (_WEIGHTS, weights != "off"),
