@@ -16,6 +16,10 @@ Document = dict[str, Any]
 MAX_BYTES = 4 << 20
 """Size of a config, which has a few kB; with a thousand image folders 3 MB."""
 
+BACKSLASHES = "Expected two for each, or slashes, in JSON"
+DOUBLE_THEM = 'Write "C:\\\\Users\\\\me" or "C:/Users/me".'
+
+_ENDS_IN_BACKSLASH = re.compile(r'(?<!\\)(?:\\\\)*\\"\s*[,}\]]*\s*$')
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]|[^\s{}\[\],:"]+')
 _MAX_DIGITS = 4300  # of an integer that Python converts
 
@@ -67,6 +71,12 @@ def parse(text: str, *, source: str) -> object:
         document = json.loads(text, object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
+        if _is_backslash(text, error):
+            raise UserError(
+                f"{source}: {place}: a single backslash, as in Windows paths",
+                BACKSLASHES,
+                DOUBLE_THEM,
+            ) from error
         raise UserError(
             f"{source}: {place}: {error.msg}", "Expected valid JSON", "Correct it there."
         ) from error
@@ -79,6 +89,15 @@ def parse(text: str, *, source: str) -> object:
     if is_deep(document):
         raise _too_deep(source)
     return document
+
+
+def _is_backslash(text: str, error: json.JSONDecodeError) -> bool:
+    r"""Return whether a text is no JSON because of a single backslash.
+
+    Before the quote at the end of a text, as in "D:\train\", it lets that go on in the next line.
+    """
+    line = text[: error.pos].rpartition("\n")[2] + text[error.pos :].partition("\n")[0]
+    return "escape" in error.msg or _ENDS_IN_BACKSLASH.search(line) is not None
 
 
 def lines_of_keys(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:

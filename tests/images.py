@@ -21,3 +21,14 @@ def folder(path: Path, sizes, *, caption="a cat, red, sitting") -> Path:
 def shapes(dice: random.Random, most: int):
     """Return random sizes, from one up to a number."""
     return dice.choices(SHAPES, k=dice.randint(1, most))
+
+
+def save_captions(path: Path, captions) -> Path:
+    """Write an image of sharp noise for each caption, which is a text or what its file holds."""
+    path.mkdir(parents=True, exist_ok=True)
+    for number, caption in enumerate(captions):
+        dice = random.Random(number)
+        Image.frombytes("RGB", (64, 64), dice.randbytes(3 * 64 * 64)).save(path / f"{number}.png")
+        content = caption if isinstance(caption, bytes) else caption.encode()
+        (path / f"{number}.txt").write_bytes(content)
+    return path

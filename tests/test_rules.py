@@ -10,6 +10,7 @@ import pytest
 
 from onetrainer import ROOT
 from tests import rules
+from tests.line_ends import line_violations
 from tests.opening_rules import opening_violations
 from tests.tolerances import tolerance_violations
 
@@ -132,6 +133,10 @@ def test_matches_over_our_classes_name_each_of_them(sources):
 def test_no_tolerance_of_a_test_is_a_bare_small_number():
     sources = rules.read_sources(ROOT, ["tests"])
     assert _listed(chain.from_iterable(map(tolerance_violations, sources))) == ""
+
+
+def test_texts_are_cut_into_lines_by_one_function(sources):
+    assert _listed(chain.from_iterable(map(line_violations, sources))) == ""
 
 
 def test_top_of_the_project_holds_what_was_agreed():

@@ -2,6 +2,7 @@
 
 from tests import rules
 from tests.each import each
+from tests.line_ends import line_violations
 from tests.opening_rules import opening_violations
 from tests.rules import parse
 from tests.tolerances import tolerance_violations
@@ -167,6 +168,21 @@ def test_deep_nesting_is_found_and_long_elif_chains_are_not():
 )
 def test_silenced_check_without_a_reason_is_found(text, count):
     assert len(list(rules.manner_violations(parse("a.py", text)))) == count
+
+
+@each(
+    ("text", "count"),
+    [
+        ("text.splitlines()", 1),
+        ("path.read_text().splitlines(keepends=True)[0]", 1),
+        ("file.readlines()", 1),
+        (r"text.split('\n', 1)", 1),
+        (r"content.split(b'\n')", 0),
+        ("split_lines(text)", 0),
+    ],
+)
+def test_text_cut_into_lines_in_another_way_is_found(text, count):
+    assert len(list(line_violations(parse("ui/a.py", text)))) == count
 
 
 def test_file_named_after_nothing_is_found():

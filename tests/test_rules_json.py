@@ -9,6 +9,7 @@ MAY = {
     "onetrainer/files/own_json.py": "the reader",
     "onetrainer/json_file.py": "configs, with the line of a mistake",
     "onetrainer/captions/caption_list_file.py": "lists of captions, with the line of a mistake",
+    "onetrainer/presets/foreign.py": "files of any program, of which it names the program alone",
     "onetrainer/tensor_files/safetensors_header.py": "headers of any program, 100 MB of them",
     "onetrainer/support/doctor.py": "needs the standard library only; its own process answers",
     "onetrainer/model_files/sizes.py": "a file that comes with the program",

@@ -34,7 +34,7 @@ from onetrainer.dataset.batch_plan import BatchPlan, batch_plan
 from onetrainer.dataset.caption_caching import caches_captions, captions_of_run
 from onetrainer.dataset.caption_sampling import CaptionSampler, plain_caption
 from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only
-from onetrainer.dataset.items import Item
+from onetrainer.dataset.items import Item, counted_images
 from onetrainer.dataset.near_duplicates import AnalysisCancelled, near_duplicate_groups
 from onetrainer.dataset.pixel_facts import PixelFacts
 from onetrainer.families.registry import family_spec
@@ -317,6 +317,8 @@ def _warnings(
     yield from damage_notes(trained.store)
     if uses_images_only(config):
         return
+    if dataset.uncaptioned:
+        yield f"{counted_images(dataset.uncaptioned, len(dataset.items))} no caption"
     captions = {caption for item in trained.items for caption in item.captions}
     long = [count for count in map(family.count_tokens, captions) if count > CHUNK]
     if long:

@@ -36,7 +36,7 @@ class FunctionReward:
             raise self._error(
                 "its scores have no gradient",
                 "Expected scores computed from the images with torch throughout",
-                'Turn off "Has a gradient", and train with best of n',
+                'Turn off "Has a gradient" (has_gradient), and train with best of n',
             )
         return scores
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from modules.world.launch import Place
 from modules.world.link import Hub, Line, ProcessLost
 from onetrainer.errors import EndsRun
+from onetrainer.files.lines import split_lines
 from onetrainer.run.failures import recognize
 
 T = TypeVar("T")
@@ -255,7 +256,7 @@ class World:
                     cause = self.link.cause()
                     raise cause or ProcessLost(
                         "the connection to another process of the run is lost",
-                        str(error).splitlines()[0][:200],
+                        split_lines(str(error))[0][:200],
                         "Resume the run from its last checkpoint.",
                     ) from error
                 case Line():

@@ -36,7 +36,7 @@ def own_files(images: Path) -> OwnFiles:
     """Return the files that were written for a folder of images."""
     found = {}
     try:
-        lines = notes_of(images, "own").read_bytes().splitlines()
+        lines = notes_of(images, "own").read_bytes().split(b"\n")
     except OSError:
         return {}
     for line in lines:

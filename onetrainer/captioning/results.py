@@ -94,7 +94,7 @@ class JobFolder:
     def read(self) -> dict[str, Result]:
         """Return the results so far by image; damaged lines are left out."""
         try:
-            lines = self.results.read_bytes().splitlines()
+            lines = self.results.read_bytes().split(b"\n")
         except OSError:
             return {}
         return {result.image: result for line in lines if (result := _result(line)) is not None}

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from onetrainer.captioning.results import Result
+from onetrainer.files.lines import split_lines
 from onetrainer.jobs.caption_request import CaptionWriting, Existing
 
 SEPARATOR = ", "
@@ -39,7 +40,7 @@ def beside_existing(text: str, existing: str, how: Existing) -> str:
         case "replace":
             return text
         case "before" | "after":
-            lines = [line.strip() for line in existing.splitlines() if line.strip()]
+            lines = [line.strip() for line in split_lines(existing) if line.strip()]
             first = how == "before"
             return "\n".join(joined(text, own) if first else joined(own, text) for own in lines)
 

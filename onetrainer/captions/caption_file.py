@@ -1,32 +1,24 @@
 """Read a caption file in any common encoding."""
 
 import codecs
-import re
 from pathlib import Path
 from typing import Literal
 
+from onetrainer.captions.encodings import encoding_of
 from onetrainer.files.inside import open_ordinary
+from onetrainer.files.lines import split_lines
 from onetrainer.images.image_file import ImageError
 
 MAX_BYTES = 1 << 20
 """Largest caption file: a megabyte is some thousand times what a text encoder reads."""
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class CaptionError(ImageError):
     """A caption that cannot be read; reason completes "image: …"."""
 
 
-def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tuple[str, ...], str]:
-    """Return the captions of a file, each as a single line, and the file's encoding.
-
-    UTF-8 is tried first; UTF-16 if the byte order mark says so; anything else is taken for Windows'
-    cp1252, which is worth a note, since it is a guess. Runs of blanks become one space.
-
-    Each line is a caption of its own, without empty ones, or all are joined. An empty file has the
-    caption "". Raises CaptionError if the file cannot be read or is not text.
-    """
+def read_caption_file(path: Path) -> bytes:
+    """Return the content of a caption file. Raises CaptionError if it cannot be read."""
     try:
         with open_ordinary(path) as file:
             data = file.read(MAX_BYTES + 1)
@@ -34,19 +26,39 @@ def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tupl
         raise CaptionError(path, f"its caption cannot be read ({error.strerror})") from error
     if len(data) > MAX_BYTES:
         raise CaptionError(path, f"its {path.suffix} file is larger than 1 MB, so it is no caption")
-    decoded = decode_text(data)
-    if decoded is None:
-        raise CaptionError(path, "its caption is in no known encoding; save it as UTF-8")
-    text, encoding = decoded
-    if "\0" in text:
-        raise CaptionError(path, f"its {path.suffix} file is no text; save it as UTF-8")
-    parts = _LINE_END.split(text) if lines == "each" else [text]
-    found = tuple(caption for part in parts if (caption := " ".join(part.split())))
-    return found or ("",), encoding
+    return data
+
+
+def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[str, ...]:
+    """Return the captions of a file. Raises CaptionError, see `captions_of`."""
+    return captions_of(path, read_caption_file(path), lines=lines)
+
+
+def captions_of(path: Path, content: bytes, *, lines: Literal["each", "joined"]) -> tuple[str, ...]:
+    """Return the captions of a file with this content, each as a single line.
+
+    UTF-8 is tried first; UTF-16 if the byte order mark says so; anything else is taken for Windows'
+    cp1252, which is a guess (see `misread`). Runs of blanks become one space.
+
+    Each line is a caption of its own, without empty ones, or all are joined. An empty file has the
+    caption "". Raises CaptionError if the content is not text.
+    """
+    decoded = decode_text(content)
+    if decoded is None or "\0" in decoded[0]:
+        meant = encoding_of(content)
+        what = f"seems to be {meant}" if meant else "is no text in a known encoding"
+        raise CaptionError(path, f"its {path.suffix} file {what}; save it as UTF-8")
+    found = caption_lines(decoded[0])
+    return (found or ("",)) if lines == "each" else (" ".join(found),)
+
+
+def caption_lines(text: str) -> tuple[str, ...]:
+    """Return the lines of a caption file without empty ones; runs of blanks become one space."""
+    return tuple(caption for line in split_lines(text) if (caption := " ".join(line.split())))
 
 
 def decode_text(data: bytes) -> tuple[str, str] | None:
-    """Return the text and its encoding as in `read_captions`; None if none fits."""
+    """Return the text and its encoding as in `captions_of`; None if none fits."""
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):
         try:

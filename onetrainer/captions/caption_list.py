@@ -10,10 +10,9 @@ from typing import TypeAlias
 
 from onetrainer.captions.caption_list_file import CaptionEntry, read_list
 from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, UNREAD_SUFFIXES
-from onetrainer.errors import UserError, some_of
+from onetrainer.errors import UserError
 
 _SUFFIXES = IMAGE_SUFFIXES | UNREAD_SUFFIXES
-_EXAMPLES = 3
 
 Components: TypeAlias = tuple[str, ...]
 Key: TypeAlias = Callable[[Components], Components]
@@ -26,15 +25,6 @@ class ListMatch:
     entries: tuple[CaptionEntry | None, ...]
     unused: tuple[CaptionEntry, ...]
 
-    def notes(self, name: str) -> tuple[str, ...]:
-        """Return a note about entries that match no image; name is that of the list file."""
-        if not self.unused:
-            return ()
-        count = len(self.unused)
-        files = [f'"{one.file}" (line {one.line})' for one in self.unused]
-        noun = "an entry" if count == 1 else f"{count} entries"
-        return (f"{name} has {noun} without an image: {some_of(files, _EXAMPLES)}",)
-
 
 @dataclass(frozen=True)
 class CaptionList:
@@ -45,7 +35,6 @@ class CaptionList:
 
     path: Path
     entries: tuple[CaptionEntry, ...]
-    encoding: str = "utf-8"
     is_in_order: bool = False
 
     def match(self, root: Path, names: Sequence[str]) -> ListMatch:
@@ -136,8 +125,8 @@ class _Images:
 
 def read_caption_list(path: Path) -> CaptionList:
     """Read a caption list. Raises UserError with the line if it is invalid."""
-    entries, encoding = read_list(path)
-    return CaptionList(path, tuple(entries), encoding, is_in_order=path.suffix.lower() == ".txt")
+    entries = tuple(read_list(path))
+    return CaptionList(path, entries, is_in_order=path.suffix.lower() == ".txt")
 
 
 def _components(path: str) -> Components:

@@ -13,16 +13,18 @@ from pathlib import Path
 from onetrainer.captions.caption_file import decode_text
 from onetrainer.errors import UserError
 from onetrainer.files.inside import open_ordinary
+from onetrainer.files.lines import LINE_END, split_lines
 
 MAX_BYTES = 1 << 28
 """Largest caption list: a quarter of a gigabyte is a million long captions."""
+
+_BEGINNING = 1 << 20
 
 FILE_KEYS = ("file", "file_name", "filename", "image", "path")
 CAPTION_KEYS = ("caption", "captions", "text", "prompt")
 """Accepted names of columns and keys, in order of preference; they cover the usual list formats."""
 
 _NUMBERED = re.compile(r"caption_?(\d+)")
-_LINE_END = re.compile(r"\r\n|\r|\n")
 _BROKEN = re.compile("[\x00\ud800-\udfff]")  # NUL, half an emoji
 _EXAMPLES = {
     ".csv": "file,caption in the first line and cat.png,a cat below",
@@ -48,17 +50,17 @@ class _LineError(Exception):
     """A line that is invalid; the message says why."""
 
 
-def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
-    """Return the entries of a list and its encoding. Raises UserError with the line."""
-    text, encoding = _text(path)
+def read_list(path: Path) -> list[CaptionEntry]:
+    """Return the entries of a list. Raises UserError with the line."""
+    text = _text(path)
     match path.suffix.lower():
         case ".csv":
             rows = _csv_rows(path, text)
         case ".jsonl":
             rows = _json_rows(path, text)
         case ".txt":
-            lines = enumerate(_LINE_END.split(text), 1)  # an empty one is an empty caption
-            return [CaptionEntry(line, "", (_clean(caption),)) for line, caption in lines], encoding
+            lines = enumerate(LINE_END.split(text), 1)  # an empty one is an empty caption
+            return [CaptionEntry(line, "", (_clean(caption),)) for line, caption in lines]
         case _:
             raise UserError(
                 f"{path} is not a caption list",
@@ -77,10 +79,17 @@ def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
             f"Expected {_EXAMPLES[path.suffix.lower()]}",
             "Write a line for each image, or choose another file",
         )
-    return entries, encoding
+    return entries
 
 
-def _text(path: Path) -> tuple[str, str]:
+def read_beginning(path: Path) -> bytes:
+    """Return the first megabyte of a list that can be read, in whole lines."""
+    with path.open("rb") as file:
+        content = file.read(_BEGINNING)
+    return content if len(content) < _BEGINNING else content.rpartition(b"\n")[0]
+
+
+def _text(path: Path) -> str:
     needed = "A caption list is needed"
     try:
         with open_ordinary(path) as file:
@@ -95,11 +104,11 @@ def _text(path: Path) -> tuple[str, str]:
     decoded = decode_text(data)
     if decoded is None or "\0" in decoded[0]:
         raise UserError(f"{path} is not text", needed, "Save it as UTF-8, or choose another")
-    return decoded
+    return decoded[0]
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    for number, line in enumerate(_LINE_END.split(text), 1):
+    for number, line in enumerate(split_lines(text), 1):
         if not line.strip():
             continue
         try:
@@ -114,7 +123,7 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object
 
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
     """Yield rows by column names from the first line; columns are separated by , or ; or tabs."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    first = next((line for line in split_lines(text) if line.strip()), "")
     stripped = text.lstrip("\r\n")
     reader = csv.reader(
         io.StringIO(stripped, newline=""),
@@ -122,7 +131,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]
         skipinitialspace=True,
         strict=True,
     )
-    blank = len(_LINE_END.findall(text[: len(text) - len(stripped)]))
+    blank = len(LINE_END.findall(text[: len(text) - len(stripped)]))
     header: list[str] = []
     line = blank + 1
     try:

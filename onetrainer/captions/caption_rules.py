@@ -8,6 +8,7 @@ from onetrainer.captions.patterns import pattern_errors
 from onetrainer.captions.tags import tag_separator
 from onetrainer.config.data.captions import Captions
 from onetrainer.errors import Fix, Problem, warning
+from onetrainer.files.lines import split_lines
 
 FIELDS = ("caption", "name", "folder", "concept")
 """Fields of a template, written in braces."""
@@ -108,7 +109,7 @@ def _mark_problems(captions: Captions, path: str) -> Iterator[Problem]:
 
 def _list_problems(captions: Captions, path: str) -> Iterator[Problem]:
     setting = f"{path}.listed_tags"
-    lines = [line.strip() for line in captions.listed_tags.splitlines() if line.strip()]
+    lines = [line.strip() for line in split_lines(captions.listed_tags) if line.strip()]
     if not lines:
         effect = "no tag is dropped" if captions.drop_listed == "drop" else "it keeps no tag"
         yield warning(setting, f"the list is empty, so {effect}", remedy="Enter one tag per line.")

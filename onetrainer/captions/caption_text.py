@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.captions.caption_file import MAX_BYTES, CaptionError, decode_text
+from onetrainer.captions.caption_file import MAX_BYTES, CaptionError, caption_lines, decode_text
+from onetrainer.captions.encodings import encoding_of
 from onetrainer.concepts.folder_listing import stem
 from onetrainer.edits.saving import Change, read_content
 
@@ -19,7 +20,7 @@ class CaptionText:
     Attributes:
         path: The file.
         content: What it held; None if there is no such file.
-        lines: Its lines without those that are empty, each without blanks around it.
+        lines: Its lines as training reads them, without those that are empty.
     """
 
     path: Path
@@ -51,10 +52,12 @@ def caption_text(path: Path, content: bytes | None) -> CaptionText:
     if content is None:
         return CaptionText(path)
     decoded = decode_text(content) if len(content) <= MAX_BYTES else None
+    if meant := encoding_of(content[:MAX_BYTES]):
+        # Saved as it is read now, it could not be told from what was written any more.
+        raise CaptionError(path, f"it seems to be {meant}; save it as UTF-8")
     if decoded is None or "\0" in decoded[0]:
         raise CaptionError(path, "no text of up to 1 MB in a known encoding; save it as UTF-8")
-    lines = (line.strip() for line in decoded[0].splitlines())
-    return CaptionText(path, content, tuple(line for line in lines if line))
+    return CaptionText(path, content, caption_lines(decoded[0]))
 
 
 def caption_change(text: CaptionText, lines: Sequence[str]) -> Change:

@@ -2,34 +2,35 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from onetrainer.captions.caption_file import CaptionError, read_captions
+from onetrainer.captions.caption_file import CaptionError, captions_of, read_caption_file
 from onetrainer.captions.caption_list import read_caption_list
-from onetrainer.captions.caption_list_file import CaptionEntry
+from onetrainer.captions.caption_list_file import CaptionEntry, read_beginning
+from onetrainer.captions.encodings import misread
 from onetrainer.concepts.concepts import ConceptSettings, folder_name
 from onetrainer.concepts.folder_listing import FolderImage, is_image, normalize_name
 
 
 @dataclass(frozen=True, slots=True)
 class ItemCaptions:
-    """The captions of one image, the center of the crop, and a note or ""."""
+    """The captions of one image, and the center of the crop."""
 
     captions: tuple[str, ...]
     focus: tuple[float, float] | None = None
-    note: str = ""
 
 
 class ConceptCaptions:
     """The captions of a concept's images, and the entries of its list that match none.
 
-    notes: Messages about the caption list. listed: Number of its entries. Raises UserError if it
-    cannot be read.
+    listed: Number of entries of the list. misread: Files that were read in another encoding than
+    they are in, with what `misread` returns of them. Raises UserError if the list cannot be read.
     """
 
     def __init__(self, concept: ConceptSettings, images: Sequence[FolderImage]) -> None:
         self._concept = concept
         self._listed: dict[str, CaptionEntry | None] = {}
-        self.notes: tuple[str, ...] = ()
+        self.misread: list[tuple[Path, bytes]] = []
         self.listed = 0
         self.unused: tuple[CaptionEntry, ...] = ()
         if concept.caption_source != "list" or concept.caption_list is None:
@@ -39,9 +40,7 @@ class ConceptCaptions:
         matched = captions.match(concept.folder, names)
         self._listed = dict(zip(names, matched.entries, strict=True))
         self.listed, self.unused = len(captions.entries), matched.unused
-        self.notes = matched.notes(concept.caption_list.name)
-        if captions.encoding == "cp1252":
-            self.notes = (_windows_text(concept.caption_list.name), *self.notes)
+        self._note_encoding(concept.caption_list, read_beginning(concept.caption_list))
 
     def of(self, found: FolderImage) -> ItemCaptions:
         """Return the captions of an image. Raises CaptionError if its file cannot be read."""
@@ -51,14 +50,14 @@ class ConceptCaptions:
                 if found.caption is None:
                     return ItemCaptions(("",))
                 try:
-                    captions, encoding = read_captions(found.caption, lines=concept.captions.lines)
+                    content = read_caption_file(found.caption)
+                    self._note_encoding(found.caption, content)
+                    lines = concept.captions.lines
+                    return ItemCaptions(captions_of(found.caption, content, lines=lines))
                 except CaptionError:
                     if concept.uses_captions:
                         raise
                     return ItemCaptions(("",))
-                is_guess = encoding == "cp1252" and concept.uses_captions
-                note = _windows_text(found.caption.name) if is_guess else ""
-                return ItemCaptions(captions, note=note)
             case "names":
                 return ItemCaptions((found.stem,))
             case "folders":
@@ -70,6 +69,6 @@ class ConceptCaptions:
                 entry = self._listed.get(found.name)
                 return ItemCaptions(entry.captions, entry.focus) if entry else ItemCaptions(("",))
 
-
-def _windows_text(name: str) -> str:
-    return f"{name} is not UTF-8; it was read as Windows text (cp1252)"
+    def _note_encoding(self, path: Path, content: bytes) -> None:
+        if (before := misread(content)) is not None:
+            self.misread.append((path, before))

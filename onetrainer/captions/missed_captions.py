@@ -42,7 +42,8 @@ def missed_captions(images: Iterable[FolderImage]) -> str:
         read = " and ".join(reversed(CAPTION_SUFFIXES))
         return f"{some_of(files, _EXAMPLES)} may be meant, but only {read} files are read"
     if lists:
-        return f'{some_of(lists, _EXAMPLES)} may be meant; then choose it under "Captions from"'
+        some = some_of(lists, _EXAMPLES)
+        return f'{some} may be meant; then choose it under "Captions from" (data.caption_source)'
     return ""
 
 

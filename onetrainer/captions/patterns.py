@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from onetrainer.captions.placeholder_tokens import token_key
 from onetrainer.errors import UserError
+from onetrainer.files.lines import split_lines
 
 if TYPE_CHECKING:
     from regex import Pattern
@@ -43,19 +44,19 @@ def is_listed(tag: str, listed: str, *, patterns: bool) -> bool:
 
 def pattern_errors(listed: str) -> Iterator[tuple[int, str, str]]:
     """Yield (line number, pattern, reason) of each invalid pattern."""
-    for number, line in enumerate(map(str.strip, listed.splitlines()), 1):
+    for number, line in enumerate(map(str.strip, split_lines(listed)), 1):
         if line and (reason := _pattern_error(line)):
             yield number, line, reason
 
 
 @lru_cache(64)
 def _listed_tags(listed: str) -> frozenset[str]:
-    return frozenset(token_key(line) for line in listed.splitlines() if line.strip())
+    return frozenset(token_key(line) for line in split_lines(listed) if line.strip())
 
 
 @lru_cache(64)
 def _compiled_patterns(listed: str) -> "tuple[Pattern[str], ...]":
-    lines = filter(None, map(str.strip, listed.splitlines()))
+    lines = filter(None, map(str.strip, split_lines(listed)))
     return tuple(_compile(line) for line in lines if not _pattern_error(line))
 
 

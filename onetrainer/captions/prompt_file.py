@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from onetrainer.errors import UserError
+from onetrainer.files.lines import split_lines
 
 MAX_TEXT = 4000  # characters
 MAX_BYTES = 1 << 26
@@ -22,7 +23,7 @@ def read_prompts(path: Path, *, place: str) -> list[str]:
 
 def numbered_lines(text: str) -> list[tuple[int, str]]:
     """Return the lines of a text, counted from 1, without empty lines and comments."""
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
+    lines = [(number, line.strip()) for number, line in enumerate(split_lines(text), start=1)]
     return [(number, line) for number, line in lines if line and not line.startswith("#")]
 
 

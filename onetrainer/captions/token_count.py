@@ -17,6 +17,7 @@ import regex
 
 from onetrainer.captions.texts import Texts
 from onetrainer.families.spec import CLIP_TOKENIZER
+from onetrainer.files.lines import split_lines
 
 CHUNK = 75
 """Tokens that an encoder reads at once, without start and end; longer captions take several."""
@@ -41,7 +42,7 @@ class _Merges:
     """Pairs of symbols that become one, by rank: the lower is merged first."""
 
     def __init__(self) -> None:
-        lines = (CLIP_TOKENIZER / "merges.txt").read_text("utf-8").splitlines()
+        lines = split_lines((CLIP_TOKENIZER / "merges.txt").read_text("utf-8"))
         pairs = [line for line in lines if line and not line.startswith("#version")]
         self._ranks = array("I", sorted(range(len(pairs)), key=pairs.__getitem__))
         self._pairs = Texts(pairs[rank] for rank in self._ranks)

@@ -18,7 +18,7 @@ from onetrainer.concepts.folder_listing import CONDITIONING_SUFFIX, MASK_SUFFIX
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Fix, Offer, Problem, UserError, some_of, warning
+from onetrainer.errors import Fix, Offer, Problem, UserError, sentence, some_of, warning
 from onetrainer.families.registry import family_spec
 from onetrainer.json_file import shortened
 from onetrainer.metrics.messages import FEW_IMAGES
@@ -57,6 +57,7 @@ def check_images(config: TrainConfig) -> list[Problem]:
     for number, index in sound.items():
         is_reported = is_plain or _is_reported_by_rules(config, concepts[number])
         problems += _index_problems(concepts[number], index, has_captions=not is_reported)
+        problems += _finding_problems(concepts[number], index)
     if is_plain:
         unused = (("data.masks", "masks", "off"), ("data.class_folder", "class images", ""))
         problems += [
@@ -296,7 +297,7 @@ def _shared_file_problem(
 def _index_problems(
     concept: ConceptSettings, index: "DatasetIndex", *, has_captions: bool = True
 ) -> Iterator[Problem]:
-    from onetrainer.dataset.items import counted_images, no_images_error, wildcard_fault
+    from onetrainer.dataset.items import counted_images, no_images_error
 
     setting = concept.setting_path
     if not index.items:
@@ -312,19 +313,6 @@ def _index_problems(
             "The others will be used",
             "Replace or remove what cannot be used.",
         )
-    faults = [
-        f"{item.path.name} ({fault})"
-        for item in index.items
-        if has_captions and (fault := wildcard_fault(item, concept))
-    ]
-    if faults:
-        yield warning(
-            setting,
-            f"{counted_images(len(faults), len(index.items))} a caption with unbalanced braces:"
-            f" {some_of(faults, _SHOWN_IMAGES)}",
-            "They will be trained as written, with braces",
-            "Correct them; {{ and }} are literal braces.",
-        )
     if index.uncaptioned and has_captions:
         prompt = "trigger words only" if concept.trigger.strip() else "an empty prompt"
         yield warning(
@@ -335,6 +323,18 @@ def _index_problems(
             if concept.caption_source == "list"
             else "Add a .txt file of the same name for each.",
         )
+
+
+def _finding_problems(concept: ConceptSettings, index: "DatasetIndex") -> Iterator[Problem]:
+    """Yield the findings about a folder's files as problems of its setting."""
+    from onetrainer.images.findings import SAID_OTHERWISE, group_findings
+
+    for group in group_findings(index.findings, concept.folder):
+        is_about_all = group.kind == "mask-missing" and not index.masked
+        if group.kind not in (*SAID_OTHERWISE, "repeats") and not is_about_all:
+            severity = "error" if group.severity == "error" else "warning"
+            remedy = sentence(group.remedy)
+            yield Problem(concept.setting_path, group.what, "", remedy, severity)
 
 
 def _mask_problems(

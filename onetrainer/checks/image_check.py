@@ -5,29 +5,22 @@ No file is changed. Results are cached, so that a second check reads only change
 
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer import program
 from onetrainer.checks.item_checks import (
-    caption_findings,
     detail_findings,
-    mask_findings,
-    no_mask_finding,
     size_findings,
 )
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.concepts.folder_listing import CAPTION_SUFFIXES, list_folder
-from onetrainer.concepts.numbered_folders import numbered_concepts, numbered_text
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.dataset import (
     reads_image_folders,
     split,
     used_concepts,
-    uses_images_only,
 )
+from onetrainer.dataset.folder_findings import unusable_finding
 from onetrainer.dataset.items import DatasetIndex, Item, index_concept
 from onetrainer.dataset.near_duplicates import (
     THREADS,
@@ -42,14 +35,6 @@ from onetrainer.images.features import Features
 from onetrainer.images.findings import Finding, sort_findings
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.image_index import ImageIndex
-
-_REMEDIES: Mapping[str, str] = {
-    ", too ": "Crop it, use a larger one",  # small, or long
-    "cannot be read (": "Check its permissions and its disk",
-    "a link to nothing": "Restore the linked file",
-    "not an ordinary file": "Move it elsewhere",
-}
-"""Remedies for skipped images, by part of the reason."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +80,7 @@ def check_dataset(
     kept, features = [], []
     for path, result in zip(paths, results, strict=True):
         if isinstance(result, ImageError):
-            findings.append(_unreadable_finding(path, result.reason))
+            findings.append(unusable_finding(path, result.reason))
         else:
             kept.append(first[path])
             features.append(result)
@@ -108,7 +93,7 @@ def check_dataset(
         for finding in _duplicates(analysis, image_index)
         if not {(finding.path, finding.other), (finding.other, finding.path)} & leaked
     ]
-    findings += _image_findings(config, concepts, analysis, image_index)
+    findings += _image_findings(concepts, analysis)
     # Two folders may report the same file.
     return CheckResult(tuple(sort_findings(list(dict.fromkeys(findings)))), len(paths))
 
@@ -141,14 +126,7 @@ def _list_folders(
             findings.append(Finding("unreadable", concept.folder, error.what, remedy))
             index = DatasetIndex((), (), 0)
         indexes.append(index)
-        findings += [_unreadable_finding(each.path, each.reason) for each in index.skipped]
-        findings += _orphans(concept, index)
-        if made := numbered_concepts(concept.folder):
-            remedy = f'{program()} concepts "{concept.folder}" prints a config that uses them'
-            findings.append(Finding("repeats", concept.folder, numbered_text(made), remedy))
-        if index.missed and not uses_images_only(config):
-            remedy = "Rename the files, or choose the list, before training on empty captions"
-            findings.append(Finding("caption-missing", concept.folder, index.missed, remedy))
+        findings += index.findings
     findings += _folder_duplicates(concepts, indexes)
     if not any(index.items for index in indexes):
         if errors:
@@ -241,7 +219,12 @@ def _duplicates(analysis: _Analysis, image_index: ImageIndex | None) -> Iterator
         item, other = analysis.items[second], analysis.items[first]
         name = _display_name(item, other)
         if os.path.realpath(item.path) == os.path.realpath(other.path):
+            if not _is_link(item.path) and _is_link(other.path):
+                item, other = other, item  # the first by its name may be the link
+                name = _display_name(item, other)
             what = f"link to {name}"
+            if _is_link(other.path):
+                what = f"link to the same file as {name}"
         elif _is_same_file(item.path, other.path, image_index):
             what = f"identical to {name}"
         else:
@@ -253,40 +236,18 @@ def _duplicates(analysis: _Analysis, image_index: ImageIndex | None) -> Iterator
         yield Finding("duplicate", item.path, what, remedy, other.path)
 
 
-def _image_findings(
-    config: TrainConfig,
-    concepts: Sequence[ConceptSettings],
-    analysis: _Analysis,
-    image_index: ImageIndex | None,
-) -> Iterator[Finding]:
-    """Yield the findings about single images."""
-    is_plain = uses_images_only(config)
-    bare = {item.concept for item in analysis.items if not any(item.captions) and not is_plain}
-    files = {
-        found.path: found.caption
-        for concept in (concepts[number] for number in sorted(bare))
-        if concept.caption_source == "files"
-        for found in list_folder(concept.folder, recursive=concept.recursive).images
-    }
-    counts = Counter(item.concept for item in analysis.items)
-    masked = {item.concept for item in analysis.items if item.mask is not None}
-    # Of several images, that none has a mask is said once.
-    without_masks = {
-        number
-        for number, count in counts.items()
-        if concepts[number].masks != "off" and number not in masked and count > 1
-    }
-    for number in sorted(without_masks):
-        yield no_mask_finding(concepts[number])
+def _image_findings(concepts: Sequence[ConceptSettings], analysis: _Analysis) -> Iterator[Finding]:
+    """Yield the findings about what single images show."""
     for item, result in zip(analysis.items, analysis.features, strict=True):
         concept = concepts[item.concept]
         yield from size_findings(item, concept)
-        if item.concept not in without_masks:
-            yield from mask_findings(item, concept, image_index)
         if result.detail is not None:
             yield from detail_findings(item, concept, result.detail)
-        if not is_plain:
-            yield from caption_findings(item, concept, files.get(item.path))
+
+
+def _is_link(path: Path) -> bool:
+    """Return whether a file, or a folder above it, is a link."""
+    return os.path.realpath(path) != str(path.absolute())
 
 
 def _is_same_file(path: Path, other: Path, image_index: ImageIndex | None) -> bool:
@@ -306,34 +267,3 @@ def _is_same_file(path: Path, other: Path, image_index: ImageIndex | None) -> bo
 def _display_name(item: Item, other: Item) -> str:
     """Return the name of another image, with its folder if that differs."""
     return other.path.name if other.path.parent == item.path.parent else str(other.path)
-
-
-def _unreadable_finding(path: Path, reason: str) -> Finding:
-    what, _, own = reason.partition("; ")  # some reasons contain a remedy
-    remedy = f"{own[0].upper()}{own[1:]}" if own else "Save it again from a program that opens it"
-    for sign, other in _REMEDIES.items():
-        if sign in what:
-            remedy = other
-    return Finding("unreadable", path, f"skipped: {what}", f"{remedy}, or remove it")
-
-
-def _orphans(concept: ConceptSettings, index: DatasetIndex) -> Iterator[Finding]:
-    """Yield the files and the lines of a caption list that belong to no image."""
-    for path in index.orphans:
-        is_caption = path.suffix.lower() in CAPTION_SUFFIXES
-        noun = "caption" if is_caption else "mask or conditioning image"
-        yield Finding(
-            "orphan",
-            path,
-            f"no image in its folder has its name, so this {noun} is not used",
-            "Give it the name of its image, or remove it",
-        )
-    if concept.caption_list is None:
-        return
-    for entry in index.unlisted:
-        yield Finding(
-            "orphan",
-            concept.caption_list,
-            f'line {entry.line} names "{entry.file}", but there is no such image',
-            "Correct the name, or remove the line",
-        )

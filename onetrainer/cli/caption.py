@@ -15,6 +15,7 @@ from onetrainer.cli.jobs import run_job
 from onetrainer.cli.screen import print_lines
 from onetrainer.edits.history import EditHistory
 from onetrainer.errors import EXIT_DONE, EXIT_USER, UserError
+from onetrainer.files.lines import split_lines
 from onetrainer.jobs.caption_request import CaptionRequest, CaptionWriting, Makes, MaskWriting
 from onetrainer.jobs.options import request_values, validate_request
 from onetrainer.messages.formatting import counted, table
@@ -93,10 +94,10 @@ def _show(job: JobFolder, writing: CaptionWriting | MaskWriting) -> int:
 def _difference(proposal: Proposal) -> list[str]:
     """Return what is said of one caption: what there is, and what would take its place."""
     name, text = proposal.image.name, proposal.text
-    now = " / ".join(proposal.text_before.splitlines())
+    now = " / ".join(split_lines(proposal.text_before))
     match proposal.fate:
         case "changed" if text and now:
-            return [f"{name}:", f"  now: {now}", f"  new: {' / '.join(text.splitlines())}"]
+            return [f"{name}:", f"  now: {now}", f"  new: {' / '.join(split_lines(text))}"]
         case "kept" if text:
             return [f"{name}:", f"  yours: {now}", f"  found: {text}"]
     return [f"{name}: {text}"] if text else []

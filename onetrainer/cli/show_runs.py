@@ -9,6 +9,7 @@ from onetrainer.config.methods.method import Method
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS
 from onetrainer.files.inside import require_own_files
+from onetrainer.files.lines import split_lines
 from onetrainer.json_file import Document, read_json
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.presets import value_at
@@ -95,7 +96,7 @@ def image_at(path: Path) -> Description:
         ) from error
     text = settings[:_SETTINGS_LIMIT] if isinstance(settings, str) else ""
     size = {"width": width, "height": height}
-    lines = text.splitlines() or ["No generation settings in this file"]
+    lines = split_lines(text) or ["No generation settings in this file"]
     return Description(
         {"name": path.name, "kind": "image", **size, "settings": text},
         [

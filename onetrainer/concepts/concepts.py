@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
+from onetrainer.config.base.prompt_weights import PromptWeights
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets
 from onetrainer.config.data.captions import Captions
@@ -42,6 +43,7 @@ class ConceptSettings:
         mask_folder, conditioning_folder: where these have the names of their images; None if next
             to them.
         conditioning: conditioning images, for a model that sees them.
+        caption_weights: how weights of words in captions are read.
     """
 
     setting_path: str
@@ -70,6 +72,7 @@ class ConceptSettings:
     buckets: Buckets = field(default_factory=Buckets)
     captions: Captions = field(default_factory=Captions)
     augmentation: Augmentation = field(default_factory=Augmentation)
+    caption_weights: PromptWeights = "off"
 
     @property
     def is_prior(self) -> bool:
@@ -181,6 +184,7 @@ def _default_settings(
         buckets=data.buckets,
         captions=data.captions,
         augmentation=data.augmentation,
+        caption_weights=data.caption_weights,
     )
 
 

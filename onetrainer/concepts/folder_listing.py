@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onetrainer.errors import UserError
+from onetrainer.images.file_kind import SAVE, kind_of_file
 
 IMAGE_SUFFIXES = frozenset(
     [".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif"]
@@ -41,6 +42,15 @@ CAPTION_SUFFIXES = (".caption", ".txt")
 
 _SORTED_AT_ONCE = 2000
 _THUMBNAIL_SUFFIX = ".thumb.jpg"
+_DATA_SUFFIXES = (
+    *(".npz", ".npy", ".pt", ".safetensors", ".json", ".jsonl", ".csv", ".db", ".sqlite", ".ini"),
+    *(".py", ".md", ".log", ".yaml", ".yml", ".toml", ".html", ".xml", ".xmp"),
+)
+"""Extensions of files that lie beside images and are none."""
+_NO_IMAGE = (
+    *(*CAPTION_SUFFIXES, MASK_SUFFIX, CONDITIONING_SUFFIX, _THUMBNAIL_SUFFIX),
+    *_DATA_SUFFIXES,
+)
 _DIGITS = re.compile(r"(\d+)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -77,13 +87,15 @@ _Found = tuple[tuple[tuple[str | int, ...], ...], str, FolderImage]
 class FolderListing:
     """A folder's images in order, captions, masks and conditioning images that belong to none.
 
-    inner: Subfolders that were not read.
+    inner: Subfolders that were not read. others: Files that are none of these by their extension;
+    some may be images all the same.
     """
 
     images: tuple[FolderImage, ...]
     captions: tuple[Path, ...] = ()
     companion_images: tuple[Path, ...] = ()
     inner: tuple[Path, ...] = ()
+    others: tuple[Path, ...] = ()
 
 
 class _Folder(NamedTuple):
@@ -107,6 +119,7 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
     captions: list[Path] = []
     companion_images: list[Path] = []
     inner: list[Path] = []
+    others: list[Path] = []
     for folder in (folders := _Folders(root)):
         try:
             with os.scandir(folder.path) as entries:
@@ -143,12 +156,15 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
                 reason = _unusable_reason(entry, name)
                 image = FolderImage(path, name, caption, mask, conditioning, reason)
                 found.append((key, name, image))
+            elif not entry.name.lower().endswith(_NO_IMAGE):
+                others.append(Path(entry.path))
         for unused, by_stem in zip(
             (captions, companion_images, companion_images), companions, strict=True
         ):
             unused += [path for name, path in by_stem.items() if name not in used]
     images = tuple(image for _, _, image in _ordered(found))
-    return FolderListing(images, tuple(captions), tuple(companion_images), tuple(sorted(inner)))
+    rest = tuple(sorted(inner)), tuple(sorted(others))
+    return FolderListing(images, tuple(captions), tuple(companion_images), *rest)
 
 
 def _ordered(found: Sequence[_Found]) -> Iterator[_Found]:
@@ -295,12 +311,15 @@ def _too_many_error(root: Path, what: str) -> UserError:
 def _unusable_reason(entry: "os.DirEntry[str]", name: str) -> str:
     """Return why a file of some name cannot be used as an image; empty if it can."""
     suffix = "." + entry.name.lower().rpartition(".")[2]
-    if suffix in UNREAD_SUFFIXES:
-        return f"{suffix} images are not supported; save it as PNG or JPEG"
     try:
         ordinary = entry.is_file()
     except OSError as error:
         return f"cannot be read ({error.strerror})"
+    if ordinary and suffix in UNREAD_SUFFIXES:
+        kind = kind_of_file(Path(entry.path))
+        if kind is not None and kind.suffix:
+            return f"{kind.noun}, but its name ends in {suffix}; {kind.remedy}"
+        return f"{suffix} images are not supported; {SAVE}"
     if ordinary:
         # Python has surrogates for invalid bytes.
         return NAMELESS if _SURROGATE.search(name) else ""

@@ -25,6 +25,7 @@ from onetrainer.dataset.items import (
     is_uncaptioned,
 )
 from onetrainer.errors import UserError
+from onetrainer.images.findings import SAID_OTHERWISE, group_findings
 
 GroupSimilar = Callable[[Sequence[Item]], Sequence[int]]
 """Returns for each image the number of its group of near-duplicates."""
@@ -35,8 +36,8 @@ class Dataset:
     """All images of a run.
 
     items: training and prior images, concept after concept. validation: None without validation.
-    notes: messages about the folders. orphans: files that belong to no image. unexamined: number of
-    images whose pixels nobody has decoded yet, so that they may be damaged.
+    notes: what is wrong with the files, beside those in `skipped` and captions that are missing.
+    unexamined: number of images whose pixels nobody has decoded yet, so that they may be damaged.
     """
 
     concepts: tuple[ConceptSettings, ...]
@@ -44,7 +45,6 @@ class Dataset:
     validation: Sequence[Item] | None = None
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
-    orphans: tuple[Path, ...] = ()
     unexamined: int = 0
 
     @property
@@ -178,7 +178,6 @@ def split(
         validation,
         tuple(skipped_item for index in indexes for skipped_item in index.skipped),
         tuple(_notes(concepts, indexes)),
-        tuple(path for index in indexes for path in index.orphans),
     )
 
 
@@ -210,12 +209,13 @@ def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
 
 
 def _notes(concepts: Sequence[ConceptSettings], indexes: Sequence[DatasetIndex]) -> Iterator[str]:
-    """Yield the notes about folders, each with the folder's name if there are several."""
+    """Yield the findings about folders, each with the folder's name if there are several."""
     calls = Counter(concept.name for concept in concepts)
     for concept, index in zip(concepts, indexes, strict=True):
         name = concept.name if calls[concept.name] == 1 else str(concept.folder)
-        for note in index.notes:
-            yield note if len(concepts) == 1 else f"{name}: {note}"
+        for group in group_findings(index.findings, concept.folder):
+            if group.kind not in SAID_OTHERWISE:
+                yield f"{group}" if len(concepts) == 1 else f"{name}: {group}"
 
 
 def select_validation(

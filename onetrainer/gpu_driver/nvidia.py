@@ -2,6 +2,7 @@
 
 import subprocess
 
+from onetrainer.files.lines import split_lines
 from onetrainer.files.programs import find_program
 
 _TIMEOUT_S = 20.0  # a driver that hangs
@@ -28,4 +29,4 @@ def ask_nvidia(*fields: str, gpu: str = "") -> list[str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return done.stdout.strip().splitlines() if done.returncode == 0 else []
+    return split_lines(done.stdout.strip()) if done.returncode == 0 else []

@@ -8,8 +8,9 @@ from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.concepts.folder_listing import FolderListing, list_folder
 from onetrainer.dataset.items import DatasetIndex, Item, index_concept, no_images_error
 from onetrainer.dataset.pixel_facts import PixelFacts
-from onetrainer.errors import UserError, some_of
+from onetrainer.errors import UserError, sentence, some_of
 from onetrainer.guide.prompts import first_captioned
+from onetrainer.images.findings import SAID_OTHERWISE, group_findings
 from onetrainer.images.image_index import recent_facts
 
 FEW = 5
@@ -137,12 +138,12 @@ def _known(concept: ConceptSettings, index: DatasetIndex) -> ImageFolder:
         len(items) - index.uncaptioned,
         tuple(item.path for item in items[:_SHOWN]),
         first_captioned(items),
-        warnings=tuple(_warnings(index)),
+        warnings=tuple(_warnings(index, concept.folder)),
         is_complete=True,
     )
 
 
-def _warnings(index: DatasetIndex) -> list[str]:
+def _warnings(index: DatasetIndex, folder: Path) -> list[str]:
     found = []
     if index.skipped:
         names = some_of([each.described for each in index.skipped], _NAMED)
@@ -150,6 +151,10 @@ def _warnings(index: DatasetIndex) -> list[str]:
         found.append(f"{count} {'image' if count == 1 else 'images'} cannot be used: {names}.")
     if index.uncaptioned and index.missed:
         found.append(f"{index.missed[:1].upper()}{index.missed[1:]}.")
+    for group in group_findings(index.findings, folder):
+        if group.kind not in SAID_OTHERWISE:
+            text = sentence(str(group))
+            found.append(f"{text[:1].upper()}{text[1:]}")
     if len(index.items) < FEW:
         found.append("These are few images: 10 to 40 of a person or a thing are usual.")
     return found

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Condition, Lock
 from typing import TYPE_CHECKING
 
+from onetrainer.files.lines import split_lines
 from onetrainer.images.image_file import DEEP_MODES, ImageError
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def free_memory() -> int:
     free = int(psutil.virtual_memory().available)
     try:
         limit = (_GROUP / "memory.max").read_text().strip()
-        statistics = (line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
+        statistics = (line.split() for line in split_lines((_GROUP / "memory.stat").read_text()))
         cached = sum(int(value) for name, value in statistics if name == "file")
         used = int((_GROUP / "memory.current").read_text()) - cached
     except (OSError, ValueError):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from onetrainer.errors import KnownError
+from onetrainer.images.file_kind import HEAD, kind_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -46,6 +47,7 @@ TRANSPOSED_ORIENTATIONS = frozenset([5, 6, 7, 8])
 EXIF_TAIL = 1 << 17
 """Bytes at a PNG's end that are searched for its EXIF block, which is at most 64 kB."""
 
+_NONE = "not a PNG, JPEG, WebP, BMP, GIF, TIFF or AVIF image"
 _ORIENTATION_TAG = 0x0112
 _TRANSPOSES = (
     *("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE"),
@@ -163,9 +165,15 @@ def _reason(error: Exception, file: BinaryIO) -> str:
     if not isinstance(error, UnidentifiedImageError):
         return f"damaged: {error}" if str(error) else "damaged"
     file.seek(0)
-    if not file.read(1):
+    head = file.read(HEAD)
+    if not head:
         return "the file is empty"
-    return "not a PNG, JPEG, WebP, BMP, GIF, TIFF or AVIF image, or damaged at its beginning"
+    kind = kind_of(head)
+    if kind is None:
+        return f"{_NONE}, or damaged at its beginning"
+    if not kind.suffix:
+        return f"{_NONE}, but {kind.noun}; {kind.remedy}"
+    return f"{kind.noun} that cannot be decoded: damaged, or of a variety that is not supported"
 
 
 def _png_exif_tail(file: BinaryIO) -> bytes | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from onetrainer.config.data.concept import Role
 from onetrainer.dataset.buckets import Bucket
+from onetrainer.errors import sentence
 from onetrainer.images.findings import printable
 from onetrainer.messages.formatting import counted, format_epochs, format_size, some, table
 from onetrainer.preview.dataset_preview import (
@@ -18,7 +19,7 @@ from onetrainer.preview.dataset_preview import (
     DatasetPreview,
 )
 
-_NOTES = 3
+_NOTES = 12
 _LETTERS = 400
 """Longer captions are shortened; --json has them in full."""
 _DIGITS = 1000
@@ -137,7 +138,7 @@ def _remark_lines(preview: DatasetPreview) -> list[str]:
             "Near-duplicates are kept together in the validation split. They are not known yet, so"
             " the run may choose other validation images; check the images to find them."
         )
-    lines += [f"{note}." for note in preview.notes[:_NOTES]]
+    lines += [sentence(note) for note in preview.notes[:_NOTES]]
     if (rest := len(preview.notes) - _NOTES) > 0:
         lines.append(f"And {counted(rest, 'note')} more; --json lists all.")
     return lines

@@ -5,7 +5,8 @@ from typing import Literal, NamedTuple
 
 from onetrainer import ROOT, program
 from onetrainer.errors import UserError
-from onetrainer.json_file import read_json, shortened
+from onetrainer.json_file import shortened
+from onetrainer.presets.foreign import read_config
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.user_folder import user_folder
 
@@ -108,7 +109,7 @@ def _presets_in(folder: Path, origin: Literal["built in", "yours"]) -> list[Pres
     presets = []
     for path in folder.rglob("*.json"):
         try:
-            document = read_json(path)
+            document = read_config(path)
         except UserError:
             document = {"description": "This file cannot be read as a preset."}
         description, notes = (str(document.get(key, "")) for key in ("description", "notes"))

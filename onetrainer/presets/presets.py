@@ -24,9 +24,17 @@ from onetrainer.config.renamed import current_path
 from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
 from onetrainer.files.atomic import write_atomic
-from onetrainer.json_file import MAX_DEPTH, Document, parse, read_json
+from onetrainer.json_file import (
+    BACKSLASHES,
+    DOUBLE_THEM,
+    MAX_DEPTH,
+    Document,
+    parse,
+    read_json,
+)
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.find import expanded, is_file, locate
+from onetrainer.presets.foreign import read_config
 from onetrainer.redaction import without_tokens_inside
 from onetrainer.run.run_folder import cannot_write
 
@@ -34,6 +42,7 @@ from onetrainer.run.run_folder import cannot_write
 ABOUT = ("description", "extends", "notes")
 _MAPPINGS = dict, Mapping  # a dict is told at once, and the window asks thousands of times a page
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_CONTROL = re.compile(r"[\b\f\n\r\t]")
 _MAX_PATH = 1000  # characters of a setting's path
 
 
@@ -54,7 +63,8 @@ def load_document(path: Path, *, parents: tuple[Path, ...] = ()) -> Document:
 
     parents: The files that extend this one. Raises UserError: the file cannot be read as a config.
     """
-    document = migrate(read_json(path), source=str(path))
+    document = migrate(read_config(path), source=str(path))
+    _require_paths(document, source=str(path))
     base = document.get("extends")
     document = _with_paths(document, partial(_absolute, folder=path.absolute().parent))
     if base is None:
@@ -68,6 +78,26 @@ def load_document(path: Path, *, parents: tuple[Path, ...] = ()) -> Document:
     sibling = path.parent / base
     parent = sibling if is_file(sibling) else locate(base)
     return _merge(load_document(parent, parents=(*parents, path.resolve())), document)
+
+
+def _require_paths(document: Document, *, source: str) -> None:
+    r"""Raise UserError for a path in which JSON has read single backslashes as control characters.
+
+    That are those before b, f, n, r and t, as in "C:\new": other ones are no JSON.
+    """
+
+    def require(setting: Setting, value: str) -> str:
+        if _CONTROL.search(value) and not is_file(Path(value)) and not Path(value).is_dir():
+            written = json.dumps(value, ensure_ascii=False)[1:-1]
+            raise UserError(
+                f'{source}: {setting.path}: single backslashes in "{written}" were read as'
+                " control characters",
+                BACKSLASHES,
+                DOUBLE_THEM,
+            )
+        return value
+
+    _with_paths(document, require)
 
 
 def resolve(document: Mapping[str, Any], *, source: str) -> TrainConfig:

@@ -11,6 +11,7 @@ from onetrainer.config.objectives.slider import Slider
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
+from onetrainer.files.lines import split_lines
 
 PLACES = {
     "list": "objective.prompts.text",
@@ -121,7 +122,7 @@ def _source(config: TrainConfig, section: AlignProp) -> Sequence[str]:
 
 
 def _lines(text: str) -> list[str]:
-    return [line for each in text.splitlines() if (line := each.strip())]
+    return [line for each in split_lines(text) if (line := each.strip())]
 
 
 def _once(prompts: Sequence[str]) -> tuple[str, ...]:

@@ -19,8 +19,10 @@ from onetrainer.config.rewards.reward import NETWORKS, REWARD_LABELS, Reward
 from onetrainer.config.train import TrainConfig, trains_text_encoder
 from onetrainer.errors import CHOOSE, Fix, Problem, warning
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
+from onetrainer.files.lines import split_lines
 
 MIN_VALIDATION_IMAGES = 4  # the mean of fewer says too little
+_WITH_TORCH = ' If it computes only with torch, turn on "Has a gradient" (has_gradient).'
 
 
 def problems(config: TrainConfig) -> Iterator[Problem]:
@@ -87,7 +89,7 @@ def _reward_list_problems(section: AlignProp) -> Iterator[Problem]:
             "objective.rewards",
             "every reward is trained, so only diversity shows whether they still mean anything",
             "Expected at least one reward that is not trained",
-            'Add one of another type and turn off "Train toward it" for it.',
+            'Add one of another type and turn off "Train toward it" (train) for it.',
         )
     for index, reward in enumerate(rewards):
         yield from _reward_problems(f"objective.rewards.{index}", reward, section)
@@ -100,7 +102,7 @@ def _reward_problems(path: str, reward: Reward, section: AlignProp) -> Iterator[
             f"{path}.weight",
             "a trained reward with weight 0 has no effect",
             "Expected a weight other than 0, or a reward that is only measured",
-            'Set the weight to 1, or turn off "Train toward it".',
+            'Set the weight to 1, or turn off "Train toward it" (train).',
             choices=(Fix(f"{path}.weight", 1.0), Fix(f"{path}.train", value=False)),
         )
     if reward.train and not has_gradient(reward) and not isinstance(section.algorithm, BestOfN):
@@ -110,8 +112,8 @@ def _reward_problems(path: str, reward: Reward, section: AlignProp) -> Iterator[
             f"{path}.reward",
             f"{REWARD_LABELS[reward.reward]} has no gradient",
             'Expected the algorithm "best_of_n" (best of n), or a reward that is only measured',
-            'Choose best of n, or turn off "Train toward it".'
-            + (' If it computes only with torch, turn on "Has a gradient".' if is_function else ""),
+            'Choose best of n, or turn off "Train toward it" (train).'
+            + (_WITH_TORCH if is_function else ""),
             choices=(
                 *enable,
                 Fix("objective.algorithm.kind", "best_of_n"),
@@ -235,7 +237,7 @@ def _evaluation_problems(section: AlignProp) -> Iterator[Problem]:
             "Set the anchor to 0.",
             to=0.0,
         )
-    lines = [line for line in evaluation.prompts.splitlines() if line.strip()]
+    lines = [line for line in split_lines(evaluation.prompts) if line.strip()]
     count = min(len(lines), evaluation.max_prompts) * evaluation.seeds
     if lines and count < MIN_VALIDATION_IMAGES:
         yield warning(

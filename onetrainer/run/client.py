@@ -12,6 +12,7 @@ from typing import IO
 from onetrainer import ROOT
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.inside import open_inside
+from onetrainer.files.lines import split_lines
 from onetrainer.run.commands import CommandName, ImageRequest, encode_command
 from onetrainer.run.event_log import EventReader, News
 from onetrainer.run.events import ENDINGS
@@ -220,7 +221,7 @@ def log_tail(path: Path) -> list[str]:
         with open_inside(path) as handle:
             handle.seek(0, os.SEEK_END)
             handle.seek(max(0, handle.tell() - _LOG_TAIL_BYTES))
-            lines = handle.read().decode(errors="replace").splitlines()
+            lines = split_lines(handle.read().decode(errors="replace"))
     except OSError:
         return []
     return [line for line in lines if line.strip()][-_LOG_TAIL_LINES:]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from onetrainer import install_command
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, EXIT_USER, KnownError, UserError
+from onetrainer.files.lines import split_lines
 from onetrainer.run.events import Failed
 
 Button = Literal["resume", "setting", "folder", "examine", "report"]
@@ -319,7 +320,7 @@ def failed(error: Exception, *, otherwise: str = "") -> Failed:
             "user", str(error.what), error.expected, error.remedy, name, place, _changes(name)
         )
     if not name:
-        text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        text = split_lines(f"{type(error).__name__}: {error}")[0][:300]
         what = f"{FAILURES['program'].what}: {text}"
         return Failed("program", what, "", otherwise, "program", place)
     known = FAILURES[name]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from onetrainer.files.inside import is_inside, open_inside
+from onetrainer.files.lines import split_lines
 from onetrainer.run.events import (
     Evaluated,
     Event,
@@ -145,7 +146,7 @@ def _last_events(path: Path) -> Iterable[tuple[float, Event]]:
         with open_inside(path) as handle:
             size = handle.seek(0, 2)
             handle.seek(max(0, size - _TAIL_BYTES))
-            lines = handle.read().decode(errors="replace").splitlines()
+            lines = split_lines(handle.read().decode(errors="replace"))
     except OSError:
         return []
     # Of hundreds of steps only the last one counts, and decoding is what takes time.

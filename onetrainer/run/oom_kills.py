@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.files.inside import read_inside
+from onetrainer.files.lines import split_lines
 
 OWN_GROUPS = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
@@ -27,7 +28,7 @@ def own_oom_count() -> OomCount | None:
     Source: the kernel's admin guide, cgroup-v2 (memory.events) and cgroup-v1/memory (oom_control).
     """
     try:
-        lines = OWN_GROUPS.read_text(encoding="utf-8").splitlines()
+        lines = split_lines(OWN_GROUPS.read_text(encoding="utf-8"))
     except OSError:
         return None
     for line in lines:
@@ -49,7 +50,7 @@ def oom_kills(file: Path) -> int | None:
         return None
     try:
         text = read_inside(file, most=_MOST_BYTES).decode()  # a lock, which names it, is anybody's
-        counts = dict(entry.split() for entry in text.splitlines())
+        counts = dict(entry.split() for entry in split_lines(text))
         return int(counts["oom_kill"])
     except (OSError, ValueError, KeyError):
         return None

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from onetrainer import IS_PACKAGE, ROOT, __version__, install_command
+from onetrainer.files.lines import split_lines
 from onetrainer.run.client import environment
 from onetrainer.support.devices import device_findings
 from onetrainer.support.findings import Finding, note, problem
@@ -201,9 +202,9 @@ def _ask(*arguments: str) -> tuple[dict[str, object], str]:
             env=environment(),
             check=False,
         )
-        return dict(json.loads(done.stdout.splitlines()[-1])), ""
+        return dict(json.loads(split_lines(done.stdout)[-1])), ""
     except subprocess.TimeoutExpired:
         return {}, f"no answer within {_TIMEOUT:.0f} seconds"
     except (ValueError, IndexError):
-        lines = done.stderr.strip().splitlines()
+        lines = split_lines(done.stderr.strip())
         return {}, lines[-1] if lines else f"it ended with exit code {done.returncode}"

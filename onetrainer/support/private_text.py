@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from onetrainer.config.fields import setting_at
+from onetrainer.files.lines import split_lines
 from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.redaction import redact
@@ -115,7 +116,7 @@ class PrivateText:
             return private
         number = len(self._texts) + 1
         replacement = self._texts.setdefault(private, f"<text {number}>")
-        for part in (*private.splitlines(), json.dumps(private, ensure_ascii=False)[1:-1]):
+        for part in (*split_lines(private), json.dumps(private, ensure_ascii=False)[1:-1]):
             self._texts.setdefault(part.strip(), replacement)
         return replacement
 

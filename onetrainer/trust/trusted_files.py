@@ -15,6 +15,7 @@ from typing import Literal
 from onetrainer import program
 from onetrainer.errors import Problem, UserError
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.lines import split_lines
 from onetrainer.files.locks import locked
 from onetrainer.files.own_json import read_own
 from onetrainer.run.run_folder import cannot_write
@@ -114,7 +115,7 @@ def preview(function: UserFunction) -> str:
             text = decode_source(content)  # may declare another encoding than UTF-8
         except (SyntaxError, UnicodeDecodeError):  # of a parent package; it could not run
             text = content.decode("utf-8", errors="replace")
-        for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        for number, line in enumerate(split_lines(text) or [""], start=1):
             shown = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)
             lines.append(f"{number:>{CODE_COLUMN - 2}}  {shown}".rstrip())
     return "\n".join(lines)

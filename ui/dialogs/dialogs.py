@@ -9,6 +9,7 @@ from tkinter.font import Font
 from typing import NamedTuple
 
 from onetrainer.errors import Problem, UserError, sentence
+from onetrainer.files.lines import split_lines
 from onetrainer.redaction import without_tokens
 from ui.context import Context
 from ui.messages.problems import fix_label, problem_text
@@ -98,7 +99,7 @@ class Dialog:
         """
         widgets, font = self.widgets, Font(font="TkFixedFont")
         most = max(_CODE_LINES, self._root.winfo_height() // 2 // font.metrics("linespace"))
-        lines = sum(1 + len(line) // _CODE_COLUMNS for line in text.split("\n"))
+        lines = sum(1 + len(line) // _CODE_COLUMNS for line in split_lines(text))
         height, frame = min(most, lines), self.add_box()
         box = widgets.text_box(frame, width=_CODE_COLUMNS, height=height)
         box.configure(wrap="word", font="TkFixedFont")
@@ -275,7 +276,7 @@ def ask(
 
 def show_error(context: Context, error: UserError) -> None:
     """Show an error: what is wrong, what was expected, and what to do."""
-    what, *details = str(error.what).splitlines() or [""]
+    what, *details = split_lines(str(error.what)) or [""]
     dialog = Dialog(context, "That did not work")
     dialog.add_text(sentence(what), style="")
     for part in [*details, error.expected, error.remedy]:

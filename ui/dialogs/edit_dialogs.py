@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from onetrainer.captions.caption_file import decode_text
 from onetrainer.edits.saving import Saved
 from onetrainer.errors import some_of
+from onetrainer.files.lines import split_lines
 from onetrainer.messages.formatting import counted
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog, ask
@@ -94,7 +95,7 @@ def _version_text(content: bytes | None) -> str:
         return "(no file)"
     if decoded is None or "\0" in decoded[0]:
         return f"(an image of {len(content):,} bytes)"
-    return " / ".join(decoded[0].split("\n")).strip(" /") or "(empty)"
+    return " / ".join(split_lines(decoded[0])).strip(" /") or "(empty)"
 
 
 def _shown(change: PlannedChange) -> Sequence[tuple[str, str]]:

@@ -109,7 +109,7 @@ class ImageList:
         if row.is_read and concept.caption_source == "files":
             with suppress(CaptionError):  # no text any more: the next reading of all says so
                 lines = concept.captions.lines
-                captions = read_captions(caption, lines=lines)[0] if has_caption else ("",)
+                captions = read_captions(caption, lines=lines) if has_caption else ("",)
         own = mask if has_mask else None
         item_mask = row.item.mask if row.item is not None else None
         return row.changed(

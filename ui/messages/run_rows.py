@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onetrainer.config.fields import Setting
+from onetrainer.files.lines import split_lines
 from onetrainer.json_file import Document
 from onetrainer.messages.run_standing import standing_text
 from onetrainer.run.known_runs import Progress, find_runs
@@ -151,7 +152,7 @@ def setting_table(documents: Sequence[Document]) -> list[tuple[str, str, list[st
     return [
         (page, "" if at else label, list(lines))
         for page, label, values in sorted(unique.values(), key=lambda row: pages.index(row[0]))
-        for at, lines in enumerate(zip_longest(*(v.split("\n") for v in values), fillvalue=""))
+        for at, lines in enumerate(zip_longest(*(split_lines(v) for v in values), fillvalue=""))
     ]
 
 

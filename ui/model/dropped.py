@@ -47,6 +47,7 @@ def recognize(path: Path) -> Dropped:
     """Return what a file or folder is; raise UserError if the window has no use for it."""
     # Imported late to keep the start of the window fast.
     from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES
+    from onetrainer.presets.foreign import kind_of_content
     from ui.model.folder_entries import MODEL_SUFFIXES
 
     if path.is_dir():
@@ -58,6 +59,8 @@ def recognize(path: Path) -> Dropped:
         return Dropped("preset", path)
     if suffix in MODEL_SUFFIXES:
         return _model(path)
+    if (found := kind_of_content(path)) is not None:
+        raise UserError(f"{path.name}: this is {found.noun}", f"Expected {ACCEPTED}")
     raise UserError(f"{path.name}: the window has no use for this file", f"Expected {ACCEPTED}")
 
 

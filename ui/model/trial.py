@@ -6,6 +6,7 @@ from pathlib import Path
 
 from onetrainer.errors import UserError
 from onetrainer.files.inside import is_inside
+from onetrainer.files.lines import split_lines
 from onetrainer.jobs.sample_request import AXIS_LABELS, AxisName, SampledLora, SampleRequest
 from onetrainer.jobs.sample_table import requests_of
 from onetrainer.json_file import read_json
@@ -80,7 +81,7 @@ def trial_request(
     """
     if not draft.value("model.path"):
         raise UserError("There is no base model yet", "", "Choose one on the page Model.")
-    lines = [line.strip() for line in typed["prompt"].splitlines() if line.strip()]
+    lines = [line.strip() for line in split_lines(typed["prompt"]) if line.strip()]
     if not lines:
         raise UserError("There is no prompt", "Expected what the image should show", "Write one.")
     axes = {axis.of for axis in (x, y) if axis is not None}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from onetrainer.files.inside import open_inside
+from onetrainer.files.lines import split_lines
 
 _TAIL_BYTES = 64 * 1024
 _MAX_LINES = 200
@@ -71,7 +72,7 @@ def worker_log_tail(path: Path) -> list[str]:
     try:
         with open_inside(path) as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = handle.read().decode(errors="replace").splitlines()
+            lines = split_lines(handle.read().decode(errors="replace"))
     except OSError:
         return []
     return relevant_lines(lines)

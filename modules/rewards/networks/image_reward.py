@@ -26,6 +26,7 @@ from modules.rewards.networks.clip_pixels import clip_pixels
 from modules.rewards.networks.heads import Head, empty_head, read_head
 from modules.rewards.networks.network_files import NetworkFiles, fill_network
 from onetrainer.errors import UserError
+from onetrainer.files.lines import split_lines
 
 MAX_TOKENS = 35  # of a prompt
 # Mean and standard deviation of the head's outputs over its authors' images.
@@ -207,7 +208,7 @@ def load_vocabulary(path: Path) -> BertTokenizer:
             "ImageReward reads prompts with the vocabulary of bert-base-uncased",
             "Copy bert-base-uncased's vocab.txt into this folder",
         )
-    return _tokenizer(path.read_text(encoding="utf-8").splitlines())
+    return _tokenizer(split_lines(path.read_text(encoding="utf-8")))
 
 
 def _tokenizer(tokens: Sequence[str]) -> BertTokenizer:

@@ -81,7 +81,9 @@ def test_masks_are_given_to_batches_and_count_as_data(project):
     made = project.prepare(data={"masks": "files"})
     means = sorted(first(made).mask.mean(dim=(1, 2, 3)).tolist())
     assert means == near([0.2, 1.0])
-    assert project.past_warnings == ["1 of 2 images has no mask. It is trained whole"]
+    shape, missing = project.past_warnings
+    assert shape.startswith("picture-0-masklabel.png: one gray everywhere (51 of 255)")
+    assert missing.startswith("picture-1.png: no mask, so the image is trained whole")
     assert made.digest != before.digest
 
 

@@ -69,7 +69,8 @@ def test_an_interrupted_job_goes_on_and_describes_nothing_twice(request_of, tmp_
     assert job.results.read_bytes().startswith(before)
     results = job.read()
     assert {name: result.error for name, result in results.items() if result.error} == {
-        "d.png": "not a PNG, JPEG, WebP, BMP, GIF, TIFF or AVIF image, or damaged at its beginning"
+        "d.png": "not a PNG, JPEG, WebP, BMP, GIF, TIFF or AVIF image, but text; replace it by the"
+        " image"
     }
     assert results["a.png"].tags["red_hair"] == near(1)
     assert results["b.png"].tags["blue_sky"] == near(1)

@@ -154,15 +154,6 @@ def test_entries_are_matched_with_images(tmp_path, content, names, captions, unu
     assert found == ([one and (one,) for one in captions], unused)
 
 
-def test_unused_entries_are_reported_by_name_and_line(tmp_path):
-    rows = "\n".join(f"{name}.png,x" for name in "vwxyz")
-    found = read_caption_list(written(tmp_path, "a.csv", f"file,caption\n{rows}\n"))
-    (note,) = found.match(tmp_path, ["a.png"]).notes("a.csv")
-    assert 'a.csv has 5 entries without an image: "v.png" (line 2)' in note
-    assert "and 2 more" in note
-    assert found.match(tmp_path, [f"{name}.png" for name in "vwxyz"]).notes("a.csv") == ()
-
-
 @each("file", ["a.png", "a"])
 def test_name_of_two_images_is_refused(tmp_path, file):
     with pytest.raises(UserError, match=r'line 2: "a.*" may be "v/a\.png" or "w/a\.png"'):

@@ -40,7 +40,7 @@ def test_a_change_writes_what_is_read_and_keeps_what_it_can(tmp_path, before, li
     if after:
         path.write_bytes(after)
         expected = tuple(line for each in lines if (line := " ".join(each.split())))
-        assert read_captions(path, lines="each")[0] == expected
+        assert read_captions(path, lines="each") == expected
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path):

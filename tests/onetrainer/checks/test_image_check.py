@@ -86,7 +86,7 @@ def listed(images):
 
 def masked(images, *sizes):
     for number, size in enumerate(sizes):
-        Image.new("L", size, 255).save(images.folder / f"p{number}-masklabel.png")
+        Image.linear_gradient("L").resize(size).save(images.folder / f"p{number}-masklabel.png")
 
 
 def with_validation(images, image):
@@ -139,6 +139,7 @@ VALIDATES = {"validation.use": True}
         # Masks, and files of no image.
         (lambda images: masked(images, (128, 128), (128, 100)), {"data.masks": "files"},
          ["note mask-missing p2.png", "warning mask-shape p1-masklabel.png p1.png"]),
+        (lambda images: masked(images, (128, 128)), {}, ["note mask-unused pictures"]),
         (lambda images: (images.folder / "lost.txt").touch(), {}, ["note orphan lost.txt"]),
         (lambda images: Image.new("L", (9, 9)).save(images.folder / "gone-masklabel.png"), {},
          ["note orphan gone-masklabel.png"]),

@@ -24,7 +24,8 @@ def test_built_in_presets_start_without_a_warning(tmp_path):
     tiny.write_images(tmp_path / "images", ("<my-token> on grass", "a photo of <my-token>"))
     tiny.write_images(tmp_path / "many", [f"a photo of {number}" for number in range(20)])
     shutil.copytree(tmp_path / "images", tmp_path / "masked")
-    Image.linear_gradient("L").save(tmp_path / "masked/picture-0-masklabel.png")
+    for number in (0, 1):
+        Image.linear_gradient("L").save(tmp_path / f"masked/picture-{number}-masklabel.png")
     for preset in PRESETS:
         document = with_value(load_document(preset.path), "model.path", str(tmp_path / "base"))
         images = "masked" if value_at(document, "data.masks") else "images"

@@ -179,12 +179,6 @@ def test_names_that_are_no_text_are_reported_and_left_out(tmp_path):
     ]
 
 
-def test_what_is_said_of_the_folder_comes_before_what_is_said_of_images(tmp_path):
-    save(tmp_path / "a.png", caption=None)
-    (tmp_path / "a.txt").write_bytes(b"caf\xe9")
-    assert [note.split()[0] for note in index(tmp_path, masks="files").notes] == ["1", "a.txt"]
-
-
 def test_a_large_image_is_opened_while_other_threads_open_small_ones(tmp_path):
     save(tmp_path / "small.png")
     large = tmp_path / "a.png"
@@ -307,7 +301,8 @@ def test_masks_are_found_by_the_names_of_their_images(folder):
     found = index(folder, masks="files")
     assert [item.mask for item in found.items] == [folder / "a-masklabel.png", None]
     assert found.masked == 1
-    assert found.notes == ("1 of 2 images has no mask. It is trained whole",)
+    missed = [one.path.name for one in found.findings if one.kind == "mask-missing"]
+    assert missed == ["b.png"]
 
 
 def test_image_whose_mask_cannot_be_read_is_left_out_and_reported(folder):
@@ -337,16 +332,17 @@ def test_mask_of_another_shape_is_reported_another_size_not(folder, image, mask,
     (folder / "b.png").unlink()
     found = index(folder, masks="files")
     assert found.masked == 1
-    assert bool(found.notes) == is_reported
+    shapes = [one.what for one in found.findings if one.kind == "mask-shape"]
+    assert bool(shapes) == is_reported
     if is_reported:
-        assert f"{mask[0]} × {mask[1]} pixels) has another aspect ratio" in found.notes[0]
+        assert f"{mask[0]} × {mask[1]} pixels, another aspect ratio" in shapes[0]
 
 
 def test_shape_of_a_mask_counts_as_it_stands_upright(folder):
     save(folder / "a.jpg", (64, 32))
     save(folder / "a-masklabel.png", (32, 64), "L", None, exif=exif(6))
     (folder / "b.png").unlink()
-    assert index(folder, masks="files").notes == ()
+    assert "mask-shape" not in {one.kind for one in index(folder, masks="files").findings}
 
 
 def test_alpha_is_the_mask_of_images_that_have_any(folder):

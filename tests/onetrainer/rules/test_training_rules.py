@@ -252,7 +252,7 @@ def images(folder, count):
     folder.mkdir()
     for number in range(count):
         Image.new("RGB", (64, 64)).save(folder / f"{number}.png")
-        (folder / f"{number}.txt").write_text("a picture")
+        (folder / f"{number}.txt").write_text(f"a picture of {number}")
     return str(folder)
 
 

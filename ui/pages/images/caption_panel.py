@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from onetrainer.captions.caption_file import CaptionError
+from onetrainer.captions.caption_file import CaptionError, caption_lines
 from onetrainer.captions.caption_text import (
     CaptionText,
     caption_change,
@@ -18,6 +18,7 @@ from onetrainer.dataset.caption_sampling import plain_caption
 from onetrainer.dataset.transforms import image_transform
 from onetrainer.edits.saving import Change
 from onetrainer.families.registry import family_spec
+from onetrainer.files.lines import split_lines
 from ui.background.dataset_preview import format_bucket, transform_summary
 from ui.background.image_cache import load_fitting
 from ui.background.preview_images import crop_overview
@@ -165,7 +166,7 @@ class CaptionPanel:
     def _change(self) -> Change | None:
         if self._text is None:
             return None
-        return caption_change(self._text, self.box.get("1.0", "end").splitlines())
+        return caption_change(self._text, split_lines(self.box.get("1.0", "end")))
 
     def _locked(self) -> str:
         if self.row is None:
@@ -197,8 +198,8 @@ class CaptionPanel:
             self._context.widgets.jobs.run(token_counter, self._take_counter)
             self._tokens.say("Counting tokens …")
             return
-        concept, lines = self._images.concept_of(row), self.box.get("1.0", "end").splitlines()
-        captions = tuple(line for each in lines if (line := " ".join(each.split()))) or ("",)
+        concept, captions = self._images.concept_of(row), caption_lines(self.box.get("1.0", "end"))
+        captions = captions or ("",)
         if concept.captions.lines == "joined":
             captions = (" ".join(captions),)
         texts = [plain_caption(replace(row.item, captions=(each,)), concept) for each in captions]
