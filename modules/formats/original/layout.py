@@ -13,11 +13,11 @@ from torch import Size, Tensor
 from modules.formats.files.tensor_source import LazyTensor, TensorReader, combine_lazily
 from modules.formats.original.open_clip import open_clip_recipes
 from modules.formats.original.recipe import Recipe, fits, merge, split
-from modules.formats.original.unet_names import unet_names
 from modules.formats.original.vae_names import is_attention_matrix, vae_name
 from onetrainer.errors import UserError
 from onetrainer.families.spec import ComponentSpec
 from onetrainer.messages.formatting import counted
+from onetrainer.model_files.unet_names import unet_names
 
 TEXT_LEVEL = "text_model."  # some old files omit this level
 # Scale factors of a layer's weights that are stored as fp8. Source: ComfyUI's names of 2024, 2025.
