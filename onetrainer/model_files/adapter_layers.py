@@ -32,6 +32,8 @@ _COMMON = frozenset({ALPHA, DORA, MAGNITUDE, "scalar", *ADDED})
 _WHOLE_NUMBERS = (ALPHA, "on_input")
 """Tensors that may be whole numbers; all others are weights."""
 
+_MIDDLES = frozenset({MID, "hada_t1", "hada_t2", "lokr_t2"})
+
 Shapes = Mapping[str, Sequence[int]]
 """Of a layer's tensors, by their kind."""
 
@@ -101,13 +103,18 @@ def form_of(kinds: Set[str]) -> Form | None:
 
 
 def kind_of(kinds: Set[str]) -> str:
-    """Return what a layer is called: "LoRA", "DoRA", "LoKr", … "norms"."""
+    """Return what a layer is called: "LoRA", "DoRA", "LoHa with DoRA", … "norms"."""
     form = form_of(kinds)
     if form is None:
         return "full differences" if "diff_b" in kinds else "norms"
-    if form.name == "LoRA" and kinds & {DORA, MAGNITUDE}:
-        return "DoRA"
-    return "LoCon (Tucker)" if MID in kinds else form.name
+    name = form.name
+    if kinds & _MIDDLES:
+        name = "LoCon (Tucker)" if form.name == "LoRA" else f"{name} (Tucker)"
+    if "rescale" in kinds:
+        name += " with factors"
+    if kinds & {DORA, MAGNITUDE}:
+        return "DoRA" if name == "LoRA" else f"{name} with DoRA"
+    return name
 
 
 def rank_of(shapes: Shapes) -> int | None:

@@ -16,11 +16,12 @@ from onetrainer.model_files.adapter_keys import (
     ALPHA,
     DORA,
     DOWN,
+    MID,
     WRAPPED,
     encoder_pattern,
     split,
 )
-from onetrainer.model_files.adapter_layers import adapter_layers, kind_of, rank_of
+from onetrainer.model_files.adapter_layers import adapter_layers, form_of, kind_of, rank_of
 from onetrainer.model_files.adapter_settings import alpha_of, settings_in, with_settings_beside
 from onetrainer.tensor_files.entries import TensorEntry, TensorTable
 from onetrainer.tensor_files.table import read_table
@@ -52,6 +53,7 @@ class Adapter:
     algorithms: "LoRA", "LoHa", …, including "DoRA" if it has magnitudes. layers: Number of layers
     by component. ranks, alphas: The distinct values; without alphas they equal the ranks. factors:
     Sizes of LoKr's first matrices. blocks: Sizes of OFT's blocks. problems: Why it cannot be used.
+    usual_rank: The rank of most layers; 0 without ranks.
     """
 
     naming: str
@@ -62,6 +64,7 @@ class Adapter:
     factors: Sequence[int] = ()
     blocks: Sequence[int] = ()
     problems: Sequence[str] = ()
+    usual_rank: int = 0
 
     def title(self) -> str:
         """Return the usual name: "a LoRA", "a DoRA", "a LoKr" …"""
@@ -103,6 +106,7 @@ def adapter_of(table: TensorTable) -> Adapter:
     found = adapter_layers(table.entries)
     layers = [_Layer(table.entries, tensors) for tensors in found.layers.values()]
     parts = Counter(_component(layer.name) for layer in layers)
+    ranks = Counter(rank for layer in layers if (rank := rank_of(layer.shapes)) is not None)
     try:
         alphas, problems = _alphas(table, layers), found.problems
     except UserError as error:
@@ -111,11 +115,12 @@ def adapter_of(table: TensorTable) -> Adapter:
         naming=naming_of(layers[0].name if layers else min(table.entries, default="")),
         algorithms=_algorithms(layers),
         layers={word: parts[word] for word in ("UNet", *_encoder_labels()) if word in parts},
-        ranks=sorted({rank for layer in layers if (rank := rank_of(layer.shapes)) is not None}),
+        ranks=sorted(ranks),
         alphas=sorted(alphas),
         factors=_sides(layers, ("lokr_w1", "lokr_w1_a"), 0),
         blocks=_sides(layers, ("oft_blocks",), -1),
         problems=problems,
+        usual_rank=max(ranks, key=lambda rank: (ranks[rank], rank), default=0),
     )
 
 
@@ -138,40 +143,43 @@ def naming_of(name: str) -> str:
     return next((label for form, label in _namings() if form.search(name)), "unknown")
 
 
+def adapter_at(path: Path) -> Adapter:
+    """Return the contents of an adapter file that is to be used.
+
+    Raises UserError if it cannot be read, holds no adapter, or one that is incomplete.
+    """
+    table = read_table(path)
+    adapter_layers(table.entries).require_sound(path)
+    return adapter_of(table)
+
+
 def resolve_start_rank(method: _Method) -> _Method:
     """Return an adapter's settings with the rank of the file to continue from, if they leave it.
 
-    Reads the file's header. A file with another kind of adapter is refused where it is loaded.
+    The most frequent rank of a file with several: each of its layers keeps its own. Reads the
+    file's header. A file with another kind of adapter is refused where it is loaded.
 
     Raises:
-        UserError: If the file has another rank, or several where one is needed.
+        UserError: If the file has another rank, or cannot be used.
     """
     path = Path(method.start_from)
     if not method.start_from:
         return method
-    adapter = adapter_of(read_table(path))
-    found = ", ".join(map(str, adapter.ranks))
-    parts = {method.unet.rank, *(encoder.rank for encoder in method.text_encoders.values())}
-    parts |= {rule.rank for rule in method.layers}
+    adapter = adapter_at(path)
     if not adapter.ranks or adapter.title() != method.noun:
         default = type(method).model_fields["rank"].default
         return method if method.rank else method.model_copy(update={"rank": default})
     if not method.rank:
-        own = [rank for rank in adapter.ranks if rank not in parts] or adapter.ranks
-        if len(own) > 1:
-            raise UserError(
-                f"{path.name}: its layers have several ranks ({found})",
-                "Expected one rank for those whose rank is not set",
-                "Set method.rank, and the ranks of components or of layers by name",
-            )
-        return method.model_copy(update={"rank": own[0]})
+        return method.model_copy(update={"rank": adapter.usual_rank})
+    parts = {method.unet.rank, *(encoder.rank for encoder in method.text_encoders.values())}
+    parts |= {rule.rank for rule in method.layers}
     if other := [rank for rank in adapter.ranks if rank not in {method.rank, *parts}]:
         raise UserError(
             f"{path.name}: layers of this file have rank {', '.join(map(str, other))}, and"
             f" method.rank is {method.rank}",
             "Expected the rank of the file to continue from",
-            f"Set method.rank to {other[0]}"
-            + (", or to 0 to take it from the file" if len(other) == 1 else ""),
+            "Set method.rank to 0 to take the ranks from the file"
+            + (f", or to {other[0]}" if len(adapter.ranks) == 1 else ""),
         )
     return method
 
@@ -213,8 +221,8 @@ def _sides(layers: Iterable[_Layer], kinds: Sequence[str], side: int) -> list[in
 def _algorithms(layers: Sequence[_Layer]) -> list[str]:
     found = set()
     for layer in layers:
-        kind = kind_of(layer.keys.keys())
-        found.add("LoRA" if kind == "DoRA" else kind)
+        form = form_of(layer.keys.keys())
+        found.add(form.name if form and MID not in layer.keys else kind_of(layer.keys.keys()))
         found |= {"DoRA"} if DORA in layer.keys else set()
         found |= {"full differences"} if "diff_b" in layer.keys else set()
     if "LoRA" in found and any(layer.has_kernel for layer in layers):
