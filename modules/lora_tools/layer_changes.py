@@ -15,16 +15,7 @@ from onetrainer.model_files.adapter_layers import ADDED
 Strong = tuple[AdapterTensors, float]
 """An adapter's tensors and its strength; 1 is as trained."""
 
-RELATIVE = frozenset({"dora_scale", "oft_blocks", "on_input", "a1.weight"})
-"""Tensors of adapters whose change depends on the weight that they change: DoRA, OFT and BOFT,
-(IA)3, GLoRA."""
-
 _PLAIN = frozenset({UP, DOWN, ALPHA, *ADDED})
-
-
-def is_relative(tensors: Mapping[str, object]) -> bool:
-    """Return whether an adapter's change depends on the weight."""
-    return not RELATIVE.isdisjoint(tensors)
 
 
 def needs_shape(tensors: Mapping[str, object]) -> bool:

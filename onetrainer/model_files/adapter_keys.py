@@ -57,7 +57,7 @@ ADAPTER = re.compile(
 )
 """The name of an adapter within peft's keys, "default" for an unnamed one."""
 FOREIGN = re.compile(
-    r"^(?:lora|lycoris|oft)_|_lora\."
+    r"^(?:lora|lycoris|oft)_\w+\.|_lora\."
     r"|\.(?:lora|hada|loha|lokr|oft|boft|vera|ia3|glora)[._]\w"
 )
 """What only keys of adapters have, of kinds that this program knows or not."""

@@ -58,12 +58,12 @@ class Form:
         return {key for part in self.parts for each in part for key in each} | set(self.others)
 
     def missing(self, kinds: Set[str]) -> list[str]:
-        """Return the tensors that a layer lacks."""
-        lacking = [
-            min((set(each) - kinds for each in part), key=lambda lacks: (len(lacks), sorted(lacks)))
-            for part in self.parts
-        ]
-        return sorted(key for each in lacking for key in each)
+        """Return the tensors that a layer lacks, of the alternatives that it has most of."""
+        lacking = list[str]()
+        for part in self.parts:
+            nearest = min(part, key=lambda each: (len(set(each) - kinds), -len(set(each) & kinds)))
+            lacking += sorted(set(nearest) - kinds)
+        return lacking
 
 
 _LOHA = ("hada_w1_a", "hada_w1_b"), ("hada_w2_a", "hada_w2_b")
@@ -172,11 +172,11 @@ def adapter_layers(
     """Return the layers of an adapter's file, and what is wrong with them.
 
     find: Tells by a name in any naming which layer it is; None for layers that are not the model's,
-    which keep their names.
+    which keep their names, and need not be complete.
     """
     layers: dict[Hashable, dict[str, str]] = {}
-    names: dict[Hashable, dict[str, str]] = {}  # as written, with the name of the adapter
-    others, problems, foreign = list[str](), list[str](), list[str]()
+    spellings: dict[Hashable, dict[tuple[str, str], str]] = {}
+    strange, others, foreign = set[Hashable](), list[str](), list[str]()
     for key in entries:
         parts = None if key.startswith(BUNDLE) else split(key)
         if parts is None:
@@ -186,26 +186,23 @@ def adapter_layers(
         name, kind = parts
         layer = find(name)
         identity = name if layer is None else layer
-        kind = DORA if kind == MAGNITUDE else kind
-        twice = layers.setdefault(identity, {}).setdefault(kind, key)
-        names.setdefault(identity, {}).setdefault(f"{name} {adapter_name(key)}", key)
-        if twice != key:
-            problems.append(f"it holds a layer twice, as {twice} and as {key}")
+        strange |= {name} if layer is None else set()
+        layers.setdefault(identity, {}).setdefault(DORA if kind == MAGNITUDE else kind, key)
+        spellings.setdefault(identity, {}).setdefault((name, adapter_name(key)), key)
+    problems = list[str]()
     for identity, kinds in list(layers.items()):
         if kinds.keys() == {"weight"}:  # of IA3, or of anything else
             key = layers.pop(identity)["weight"]
             others.append(key)
             foreign += [key] if is_foreign_key(key) else []
-            continue
-        if len(names[identity]) > 1 and not problems:
-            one, other, *_ = names[identity].values()
+        elif len(spellings[identity]) > 1:
+            one, other, *_ = spellings[identity].values()
             problems.append(f"it holds a layer twice, as {one} and as {other}")
-        problems += _layer_problems(kinds, entries)
+        elif identity not in strange:
+            problems += _layer_problems(kinds, entries)
     if not layers and foreign:
-        problems.append(
-            f"it holds an adapter of a kind that this program cannot read:"
-            f" {len(foreign)} tensors, first {min(foreign)}"
-        )
+        count = "a tensor" if len(foreign) == 1 else f"{len(foreign)} tensors, first"
+        problems.append(f"an adapter of a kind that cannot be read here: {count} {min(foreign)}")
     return AdapterLayers(layers, others, problems)
 
 

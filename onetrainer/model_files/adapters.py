@@ -43,7 +43,7 @@ _TITLES: Mapping[str, str] = {
     "IA3": "an IA3",
     "GLoRA": "a GLoRA",
 }
-_WITHOUT_ALPHA = ("OFT", "IA3")
+_WITHOUT_ALPHA = ("OFT", "IA3", "norms", "full differences")
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,15 @@ from modules.formats.lora.lora_file import LoraFile
 from modules.formats.lora.lora_keys import AdapterTensors, scale_of
 from modules.methods.adapters.weight_formulas import low_rank_change
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, MID, UP, split
-from onetrainer.model_files.adapter_layers import ADDED
+from onetrainer.model_files.adapter_layers import ADDED, form_of
 
 RELATIVE = frozenset({DORA, "oft_blocks", "on_input", "a1.weight"})
 """Tensors of adapters whose change depends on the weight that they change: DoRA, OFT and BOFT,
 (IA)3, GLoRA."""
+
+
+BIASES = ("diff_b", "b_norm")
+"""Changes that only layers with a bias have a place for."""
 
 
 def is_relative(tensors: Collection[str]) -> bool:
@@ -22,11 +26,15 @@ def is_relative(tensors: Collection[str]) -> bool:
 
 
 def weight_energy(tensors: AdapterTensors) -> float | None:
-    """Return the energy of a layer's change of its weight; None if that depends on the weight."""
+    """Return the energy of a layer's change of its weight; None if it cannot be told without it.
+
+    Layers that no model has may be incomplete.
+    """
     own = {key: t.double() for key, t in tensors.items() if key not in (*ADDED, "scalar")}
     if not own.keys() - {ALPHA}:
         return 0.0
-    if is_relative(own):
+    form = form_of(own.keys())
+    if is_relative(own) or form is None or form.missing(own.keys()):
         return None
     factor = float(tensors["scalar"]) ** 2 if "scalar" in tensors else 1.0
     if own.keys() <= {UP, DOWN, ALPHA} and MID not in own:
