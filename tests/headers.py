@@ -13,9 +13,9 @@ from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
 from modules.formats.files.component_configs import MODELS
-from modules.formats.original.layout import recipes
 from modules.formats.original.recipe import merge
 from onetrainer.families.registry import family_spec
+from onetrainer.model_files.original.layout import recipes
 
 Shapes = Mapping[str, tuple[int, ...]]
 WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "I64": 8, "F8_E4M3": 1}

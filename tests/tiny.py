@@ -31,9 +31,9 @@ from modules.families.components import Components, load_tokenizer
 from modules.families.load import assemble
 from modules.families.stable_diffusion import StableDiffusion
 from modules.formats.files.component_configs import MODELS
-from modules.formats.original.layout import recipes
 from modules.formats.original.recipe import merge
 from onetrainer.families.registry import base_of, family_spec
+from onetrainer.model_files.original.layout import recipes
 from tests.copies import Original
 
 CPU = torch.device("cpu")

@@ -23,7 +23,7 @@ from onetrainer.model_files.adapter_keys import (
     split,
 )
 from onetrainer.model_files.embedding_keys import BUNDLE
-from onetrainer.model_files.unet_names import layer_spelled_alike
+from onetrainer.model_files.original.unet_names import layer_spelled_alike
 from onetrainer.tensor_files.entries import TensorEntry
 
 ADDED = ("diff_b", "w_norm", "b_norm", UP_BIAS)

@@ -20,7 +20,6 @@ from modules.formats.files.tensor_source import open_tensors
 from modules.formats.original.layout import (
     open_component,
     read_component,
-    recipes,
     to_original,
     unused_names,
 )
@@ -29,6 +28,7 @@ from onetrainer import ROOT
 from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec
 from onetrainer.families.stable_diffusion import SD15, SDXL
+from onetrainer.model_files.original.layout import recipes
 from tests.close import close
 from tests.each import each
 
