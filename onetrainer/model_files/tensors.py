@@ -45,6 +45,7 @@ class Recognized:
     made_for: Kind | None = None
     hints: PredictionHints = field(default_factory=PredictionHints)
     tables: tuple[TensorTable, ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
 
 
 def recognize(entries: Entries, metadata: Mapping[str, str]) -> Recognized:
