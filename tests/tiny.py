@@ -222,13 +222,13 @@ def write_single_file(
 
 
 def write_header(path: Path, shapes: dict[str, tuple[int, ...]]) -> Path:
-    """A safetensors file of zeros with these float16 tensors."""
+    """A safetensors file with these float16 tensors."""
     header, end = {}, 0
     for name, shape in shapes.items():
         start, end = end, end + 2 * math.prod(shape)
         header[name] = {"dtype": "F16", "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(end))
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"\1" * end)
     return path
 
 

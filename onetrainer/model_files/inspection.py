@@ -11,7 +11,7 @@ from onetrainer.model_files.adapter_keys import is_magnitude_key
 from onetrainer.model_files.folders import folder_at
 from onetrainer.model_files.kinds import Layout, ModelFile
 from onetrainer.model_files.prediction_hints import hints_in_file
-from onetrainer.model_files.sizes import is_unusual_size, stored_configs
+from onetrainer.model_files.sizes import is_unusual_size, is_unusual_vae, stored_configs
 from onetrainer.model_files.tensors import Recognized, recognize
 from onetrainer.model_files.wholeness import VAE, Problems, labels_of, problems_in_file
 from onetrainer.tensor_files.entries import TensorEntry, TensorTable
@@ -88,6 +88,7 @@ def _problems(found: Recognized, *, is_other_size: bool) -> Problems:
     if found.kind == "vae":
         spec = family_spec(found.made_for or FAMILIES[0].name)
         without = [label for label in labels_of(spec) if label != VAE]
+        is_other_size = is_unusual_vae(table.entries, spec.name)
     elif found.kind in FAMILY_LABELS:
         spec, without = family_spec(found.kind), list(found.missing)
     else:
