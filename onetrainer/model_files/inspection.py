@@ -88,11 +88,11 @@ def _problems(found: Recognized, *, is_other_size: bool) -> Problems:
     if found.kind == "vae":
         spec = family_spec(found.made_for or FAMILIES[0].name)
         without = [label for label in labels_of(spec) if label != VAE]
-        is_other_size = is_unusual_vae(table.entries, spec.name)
     elif found.kind in FAMILY_LABELS:
         spec, without = family_spec(found.kind), list(found.missing)
     else:
         return ()
+    is_other_size = is_other_size or is_unusual_vae(table.entries, spec.name)
     return problems_in_file(table, spec, without=without, is_other_size=is_other_size)
 
 
