@@ -13,9 +13,8 @@ from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
 from modules.formats.files.component_configs import MODELS
-from modules.formats.original.recipe import merge
 from onetrainer.families.registry import family_spec
-from onetrainer.model_files.original.layout import recipes
+from onetrainer.model_files.wholeness import whole_file
 
 Shapes = Mapping[str, tuple[int, ...]]
 WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "I64": 8, "F8_E4M3": 1}
@@ -46,14 +45,7 @@ def write(path: Path, shapes: Shapes, *, dtype: str = "F16", metadata=None, dtyp
 @cache
 def full_size(base: str) -> dict[str, tuple[int, ...]]:
     """Every tensor of the published model's single file, by its name there."""
-    shapes = {}
-    for component in family_spec(base).components:
-        state = component_state(base, component)
-        for recipe in recipes(family_spec(base).components[component], state):
-            shapes[recipe.original] = tuple(
-                merge(recipe, [state[name] for name in recipe.ours]).shape
-            )
-    return shapes
+    return whole_file(family_spec(base))
 
 
 @cache

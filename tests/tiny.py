@@ -34,6 +34,8 @@ from modules.formats.files.component_configs import MODELS
 from modules.formats.original.recipe import merge
 from onetrainer.families.registry import base_of, family_spec
 from onetrainer.model_files.original.layout import recipes
+from onetrainer.model_files.wholeness import whole_file
+from tests import headers
 from tests.copies import Original
 
 CPU = torch.device("cpu")
@@ -234,16 +236,7 @@ def write_header(path: Path, shapes: dict[str, tuple[int, ...]]) -> Path:
 
 def write_sdxl(path: Path) -> Path:
     """A file that is recognizably SDXL."""
-    return write_header(
-        path,
-        {
-            "model.diffusion_model.input_blocks.0.0.weight": (320, 4, 3, 3),
-            "model.diffusion_model.label_emb.0.0.weight": (8, 8),
-            "conditioner.embedders.0.transformer.text_model.final_layer_norm.weight": (8,),
-            "conditioner.embedders.1.model.ln_final.weight": (8,),
-            "first_stage_model.quant_conv.weight": (8, 8, 1, 1),
-        },
-    )
+    return headers.write(path, whole_file(family_spec("sdxl")))
 
 
 def write_images(

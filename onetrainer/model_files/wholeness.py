@@ -13,7 +13,7 @@ from onetrainer.families.registry import family_spec
 from onetrainer.families.spec import ComponentSpec, FamilySpec
 from onetrainer.model_files.original.layout import find_tensors, in_spelling, recipes
 from onetrainer.model_files.original.open_clip import ORIGINAL_PROJECTION
-from onetrainer.model_files.original.recipe import Recipe
+from onetrainer.model_files.original.recipe import Recipe, shape_in_file
 from onetrainer.model_files.original.vae_files import vae_recipes
 from onetrainer.tensor_files.entries import TensorTable
 from onetrainer.tensor_files.hollow import hollow_weights
@@ -38,6 +38,16 @@ _SIZES = (
 def labels_of(spec: FamilySpec) -> dict[str, ComponentSpec]:
     """Return the components of a family by their labels for people."""
     return {UNET: spec.unet, VAE: spec.vae, **{e.label: e.component for e in spec.encoders}}
+
+
+def whole_file(spec: FamilySpec) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every tensor of a published model's single file, by its name there."""
+    whole = dict[str, tuple[int, ...]]()
+    for component in labels_of(spec).values():
+        shapes = _published(spec, component.folder)
+        for recipe in recipes(component, shapes):
+            whole[recipe.original] = shape_in_file(recipe, [shapes[name] for name in recipe.ours])
+    return whole
 
 
 def problems_in_file(
