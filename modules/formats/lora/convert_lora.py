@@ -13,6 +13,7 @@ from modules.formats.files.tensor_source import PRECISIONS, open_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of
 from modules.formats.lora.lora_names import LayerNames, Naming
+from modules.formats.lora.lora_readers import reader_notes
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.config.run.model import FamilyName
 from onetrainer.errors import UserError
@@ -66,7 +67,8 @@ def convert_lora(
     summary = write_described(
         target, file, names, naming=naming, precision=precision, overwrite=overwrite
     )
-    return [summary, *_unknown_notes(file, base), *notes]
+    readers = reader_notes(file.layers.values(), naming)
+    return [summary, *_unknown_notes(file, base), *notes, *readers]
 
 
 def write_described(

@@ -16,6 +16,7 @@ from modules.formats.embeddings.embedding_file import bundled_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import AdapterTensors
 from modules.formats.lora.lora_names import Layer, LayerNames, LoraComponent
+from modules.formats.lora.lora_readers import reader_notes
 from modules.interfaces import ExportOptions, Family, Method, ParameterGroup
 from modules.memory.residency import move_module
 from modules.methods.adapters.export import adapter_metadata, with_alpha_folded
@@ -36,6 +37,7 @@ from onetrainer.config.base.amount import known
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.components import component_settings, trained_components
 from onetrainer.config.methods.low_rank import LoHa, LoKr, Lora, LowRank
+from onetrainer.config.run.output import LoraNaming
 from onetrainer.families.spec import Prediction
 from onetrainer.model_files.adapters import resolve_start_rank
 
@@ -200,6 +202,10 @@ class Adapters(Method):
             target, file, self.names, naming=options.naming, dtype=options.dtype, hashes=True
         )
         return [target]
+
+    def reader_notes(self, naming: LoraNaming) -> list[str]:
+        adapters = _adapters_by_name(self.adapters).values()
+        return reader_notes((adapter.tensors() for adapter in adapters), naming)
 
 
 def make_adapter(name: str, plan: AdapterPlan, kind: AdapterKind, *, seed: int) -> AdapterModule:
