@@ -20,11 +20,8 @@ BASES = [spec for spec in FAMILIES if not spec.base and spec.engine]
 
 
 def file_of(tmp_path, base="sd15", without="", **changes):
-    shapes = {
-        n: s
-        for n, s in whole_file(family_spec(base)).items()
-        if not (without and n.startswith(without))
-    }
+    shapes = whole_file(family_spec(base))
+    left = {name: shapes[name] for name in shapes if not without or not name.startswith(without)}
     return headers.write(tmp_path / "model.safetensors", left | changes)
 
 
