@@ -361,6 +361,10 @@ class Method(Protocol):
         """
         ...
 
+    def reader_notes(self, naming: "LoraNaming") -> list[str]:
+        """Return notes on files that some programs read otherwise, in a naming."""
+        return []
+
 
 @dataclass(frozen=True)
 class Loss:

@@ -13,43 +13,39 @@ from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
 from modules.formats.files.component_configs import MODELS
-from modules.formats.original.layout import recipes
-from modules.formats.original.recipe import merge
 from onetrainer.families.registry import family_spec
+from onetrainer.model_files.wholeness import whole_file
 
 Shapes = Mapping[str, tuple[int, ...]]
 WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "I64": 8, "F8_E4M3": 1}
 
 
 def write(path: Path, shapes: Shapes, *, dtype: str = "F16", metadata=None, dtypes=None) -> Path:
-    """A safetensors file of zeros, which takes hardly any room on the disk.
+    """A safetensors file, nearly all zeros, which takes hardly any room on the disk.
 
     dtypes: of those tensors that have another one.
     """
-    header, end = {"__metadata__": metadata or {"format": "pt"}}, 0
+    header, end, begins = {"__metadata__": metadata or {"format": "pt"}}, 0, []
     for name, shape in shapes.items():
         own = (dtypes or {}).get(name, dtype)
         start, end = end, end + WIDTHS[own] * math.prod(shape)
+        begins += [start] if end > start else []
         header[name] = {"dtype": own, "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(8 + len(text) + end)
+        for begin in begins:  # no trained tensor is zero
+            file.seek(8 + len(text) + begin)
+            file.write(b"\1")
     return path
 
 
 @cache
 def full_size(base: str) -> dict[str, tuple[int, ...]]:
     """Every tensor of the published model's single file, by its name there."""
-    shapes = {}
-    for component in family_spec(base).components:
-        state = component_state(base, component)
-        for recipe in recipes(family_spec(base).components[component], state):
-            shapes[recipe.original] = tuple(
-                merge(recipe, [state[name] for name in recipe.ours]).shape
-            )
-    return shapes
+    return whole_file(family_spec(base))
 
 
 @cache

@@ -13,6 +13,7 @@ MAY = {
     "onetrainer/tensor_files/safetensors_header.py": "headers of any program, 100 MB of them",
     "onetrainer/support/doctor.py": "needs the standard library only; its own process answers",
     "onetrainer/model_files/sizes.py": "a file that comes with the program",
+    "onetrainer/model_files/wholeness.py": "files that come with the program",
     "modules/formats/models/component_shapes.py": "a text that it has made itself",
     "modules/formats/models/stored_configs.py": "a text that was checked before",
     "ui/model/window_state.py": "a text that it has made itself",

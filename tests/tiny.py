@@ -31,9 +31,11 @@ from modules.families.components import Components, load_tokenizer
 from modules.families.load import assemble
 from modules.families.stable_diffusion import StableDiffusion
 from modules.formats.files.component_configs import MODELS
-from modules.formats.original.layout import recipes
 from modules.formats.original.recipe import merge
 from onetrainer.families.registry import base_of, family_spec
+from onetrainer.model_files.original.layout import recipes
+from onetrainer.model_files.wholeness import whole_file
+from tests import headers
 from tests.copies import Original
 
 CPU = torch.device("cpu")
@@ -222,28 +224,19 @@ def write_single_file(
 
 
 def write_header(path: Path, shapes: dict[str, tuple[int, ...]]) -> Path:
-    """A safetensors file of zeros with these float16 tensors."""
+    """A safetensors file with these float16 tensors."""
     header, end = {}, 0
     for name, shape in shapes.items():
         start, end = end, end + 2 * math.prod(shape)
         header[name] = {"dtype": "F16", "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(end))
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"\1" * end)
     return path
 
 
 def write_sdxl(path: Path) -> Path:
     """A file that is recognizably SDXL."""
-    return write_header(
-        path,
-        {
-            "model.diffusion_model.input_blocks.0.0.weight": (320, 4, 3, 3),
-            "model.diffusion_model.label_emb.0.0.weight": (8, 8),
-            "conditioner.embedders.0.transformer.text_model.final_layer_norm.weight": (8,),
-            "conditioner.embedders.1.model.ln_final.weight": (8,),
-            "first_stage_model.quant_conv.weight": (8, 8, 1, 1),
-        },
-    )
+    return headers.write(path, whole_file(family_spec("sdxl")))
 
 
 def write_images(

@@ -18,16 +18,13 @@ from transformers import CLIPTextModel, CLIPTextModelWithProjection, CLIPTokeniz
 from modules.formats.files.component_configs import read_config
 from modules.formats.files.tensor_source import TensorReader, open_tensors
 from modules.formats.models.component_shapes import build_empty, canonical_name
-from modules.formats.original.layout import (
-    TEXT_LEVEL,
-    read_component,
-    recipes,
-)
-from modules.formats.original.recipe import Recipe
-from modules.formats.original.vae_files import vae_recipes
+from modules.formats.original.layout import read_component
 from onetrainer.families.spec import CLIP_TOKENIZER, ComponentSpec, FamilySpec
 from onetrainer.model_files.folders import weight_files
 from onetrainer.model_files.kinds import ModelFile
+from onetrainer.model_files.original.layout import TEXT_LEVEL, in_spelling, recipes
+from onetrainer.model_files.original.recipe import Recipe
+from onetrainer.model_files.original.vae_files import vae_recipes
 
 VAE_DTYPE = torch.float32  # Stable Diffusion's VAEs were trained in float32
 
@@ -167,7 +164,7 @@ def _recipes(
         return vae_recipes(component, ours, reader.names)
     if path.is_dir():
         return [Recipe(name, (name,), "same") for name in ours]
-    return recipes(component, ours)
+    return in_spelling(recipes(component, ours), reader.names)
 
 
 def canonical_shapes(model: nn.Module, component: ComponentSpec) -> dict[str, torch.Size]:

@@ -64,6 +64,7 @@ def export_checkpoint(folder: RunFolder, request: ConvertRequest, report: Report
             written = method.export(path, export_options(section, record.metadata))
     except OSError as error:
         raise cannot_write(path, error, "OUT") from error
+    notes += method.reader_notes(section.lora_naming)
     notes.append(f"Wrote the weights after step {step:,} of {folder.name}.")
     return Finished(step, [str(file) for file in written], notes)
 

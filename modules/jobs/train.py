@@ -295,6 +295,7 @@ def _finish(
             best = export_best(evaluation, tasks.save, step, is_final=is_final)
         written = best + written if evaluation.prefers_best else written + best
         summary += evaluation.summary(run.first_step, step, best)
+    summary += tasks.save.method.reader_notes(tasks.save.section.lora_naming)
     outputs = [path.relative_to(run.folder.path).as_posix() for path in written]
     if ending == "stop":
         run.events.write(Stopped(step, "stop", outputs))

@@ -10,8 +10,10 @@ from modules.formats.files.tensor_source import LazyTensor, as_lazy
 from modules.formats.lora.lora_file import LoraFile
 from modules.formats.lora.lora_names import Layer, LayerNames
 from modules.formats.models.whole_model import Tensors, WholeModel
+from modules.lora_tools.combine import left_out_of
 from modules.lora_tools.losses import LayerLoss
 from modules.lora_tools.low_rank import energy_of
+from modules.methods.adapters.energy import BIASES, vector_energy
 from modules.methods.merge import merged_layer, merged_layer_bias
 from onetrainer.families.registry import base_of, folder_of, lora_components
 
@@ -52,9 +54,21 @@ def baked(
         if weight in tensors:
             tensors[weight] = _merged(layer, tensors[weight], adapters, losses, dtype)
         if bias in tensors:
-            tensors[bias] = _merged_bias(layer, tensors[bias], adapters)
+            tensors[bias] = _merged_bias(layer, tensors[bias], adapters, losses)
+        else:
+            _lose_bias(layer, adapters, losses)
         components[folder] = tensors
+    for file, strength in loras:
+        losses |= {loss.layer: loss for loss in left_out_of(file, strength)}
     return replace(model, components=components)
+
+
+def _lose_bias(layer: Layer, adapters: Strong, losses: dict[Layer, LayerLoss]) -> None:
+    """Note the changes of a bias that the model's layer does not have."""
+    lost = sum(s**2 * vector_energy(file.layers[layer], BIASES) for file, s in adapters)
+    if lost:
+        place = Layer(layer.component, f"{layer.path}.bias")
+        losses[place] = LayerLoss(place, 0, lost, lost, lost, is_vector=True)
 
 
 def _merged(
@@ -78,10 +92,20 @@ def _merged(
     return LazyTensor(source.dtype, source.shape, read)
 
 
-def _merged_bias(layer: Layer, tensor: Tensor | LazyTensor, adapters: Strong) -> LazyTensor:
-    source = as_lazy(tensor)
+def _merged_bias(
+    layer: Layer,
+    tensor: Tensor | LazyTensor,
+    adapters: Strong,
+    losses: dict[Layer, LayerLoss],
+) -> LazyTensor:
+    source, place = as_lazy(tensor), Layer(layer.component, f"{layer.path}.bias")
 
     def read() -> Tensor:
-        return merged_layer_bias(layer, source.read().double(), adapters).to(source.dtype)
+        before = source.read().double()
+        exact = merged_layer_bias(layer, before, adapters)
+        rounded = exact.to(source.dtype)
+        energy, lost = energy_of(exact - before), energy_of(rounded.double() - exact)
+        losses[place] = LayerLoss(place, 0, energy, lost, is_vector=True)
+        return rounded
 
     return LazyTensor(source.dtype, source.shape, read)

@@ -13,12 +13,18 @@ from modules.lora_tools.layer_changes import (
     Strong,
     added_vectors,
     change_of_layer,
-    is_relative,
     needs_shape,
 )
 from modules.lora_tools.lora_layers import LayerChange, lora_layers
 from modules.lora_tools.losses import LayerLoss
 from modules.lora_tools.low_rank import RankLimit
+from modules.methods.adapters.energy import (
+    is_relative,
+    layers_of,
+    share_left_out,
+    vector_energy,
+    weight_energy,
+)
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
 from onetrainer.model_files.adapter_keys import DOWN
@@ -70,15 +76,27 @@ def combine(
     """
     changes = _changes(loras, weights, device)
     layers, losses = lora_layers(changes, limit, dtype)
+    losses += [loss for lora in loras for loss in left_out_of(lora.file, lora.strength)]
     embeddings = _embeddings(loras)
     common = _in_common([lora.file.metadata for lora in loras])
     notes = [
         f"{lora.name}: left out {counted(len(lora.file.unknown), 'tensor')} that belong to no layer"
-        f" of the model, first {min(lora.file.unknown)}."
+        f" of the model, first {min(lora.file.unknown)}:"
+        f" {share_left_out(lora.file, layers_of(lora.file.unknown).values())}."
         for lora in loras
         if lora.file.unknown
     ]
     return LoraFile(layers, embeddings, {}, common, "kohya"), losses, notes
+
+
+def left_out_of(file: LoraFile, strength: float) -> Iterator[LayerLoss]:
+    """Yield the loss of each layer of a file that is none of the model's."""
+    for name, tensors in layers_of(file.unknown).items():
+        if not tensors.keys() - {"", "weight"}:
+            continue
+        energy = (weight_energy(tensors) or 0.0) + vector_energy(tensors)
+        lost = strength**2 * energy
+        yield LayerLoss(Layer("unknown", name), 0, lost, lost, lost)
 
 
 def _changes(

@@ -10,23 +10,12 @@ from modules.formats.lora.lora_keys import AdapterTensors, scale_of
 from modules.lora_tools.low_rank import Product, sum_of
 from modules.methods.adapters.weight_formulas import merged_weight
 from onetrainer.model_files.adapter_keys import ALPHA, DOWN, UP
+from onetrainer.model_files.adapter_layers import ADDED
 
 Strong = tuple[AdapterTensors, float]
 """An adapter's tensors and its strength; 1 is as trained."""
 
-ADDED = ("diff_b", "w_norm", "b_norm")
-"""Changes of biases and norms, which are vectors: they are added up and kept as they are."""
-
-RELATIVE = frozenset({"dora_scale", "oft_blocks", "on_input", "a1.weight"})
-"""Tensors of adapters whose change depends on the weight that they change: DoRA, OFT and BOFT,
-(IA)3, GLoRA."""
-
 _PLAIN = frozenset({UP, DOWN, ALPHA, *ADDED})
-
-
-def is_relative(tensors: Mapping[str, object]) -> bool:
-    """Return whether an adapter's change depends on the weight."""
-    return not RELATIVE.isdisjoint(tensors)
 
 
 def needs_shape(tensors: Mapping[str, object]) -> bool:

@@ -41,9 +41,10 @@ def lora_layers(
         dtype: Of the matrices.
     """
     layers: dict[Layer, dict[str, Tensor]] = {}
-    losses = []
+    losses: list[LayerLoss] = []
     for each in changes:
         tensors = dict(each.added)
+        losses += _of_vectors(each)
         if each.change is not None:
             product, left_out = _reduced(each.change, limit)
             product = Product(product.up.to(dtype), product.down.to(dtype))
@@ -54,6 +55,13 @@ def lora_layers(
         if tensors:
             layers[each.layer] = tensors
     return layers, losses
+
+
+def _of_vectors(change: LayerChange) -> Iterator[LayerLoss]:
+    """Yield that changes of biases and norms are kept."""
+    for kind, tensor in change.added.items():
+        layer = Layer(change.layer.component, f"{change.layer.path}.{kind}")
+        yield LayerLoss(layer, 0, energy_of(tensor.double()), 0.0, is_vector=True)
 
 
 def _reduced(change: Product | Tensor, limit: RankLimit | None) -> tuple[Product, float]:

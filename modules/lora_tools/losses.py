@@ -19,7 +19,9 @@ class LayerLoss:
         rank: Of what is stored; 0 if that is no product.
         energy: Of the change in float64.
         lost: Of the difference between the change and what is stored.
-        left_out: The part of it that a lower rank left out; the rest is rounding.
+        left_out: The part of it that was left out, by a lower rank or since nothing has a place for
+            it; the rest is rounding.
+        is_vector: Whether it is the change of a bias or a norm, which is kept as it is.
     """
 
     layer: Layer
@@ -27,6 +29,7 @@ class LayerLoss:
     energy: float
     lost: float
     left_out: float = 0.0
+    is_vector: bool = False
 
     @property
     def share(self) -> float:
@@ -37,32 +40,43 @@ class LayerLoss:
 def loss_lines(losses: Sequence[LayerLoss]) -> list[str]:
     """Return lines about ranks and losses: in all, and of the layers that lost most."""
     kept = [loss for loss in losses if loss.rank]
-    if not kept:
-        return ["Nothing is left: the change is zero."]
-    ranks = [loss.rank for loss in kept]
-    span = str(min(ranks)) if min(ranks) == max(ranks) else f"{min(ranks)} to {max(ranks)}"
-    lines = [f"{counted(len(kept), 'layer')} of rank {span}."]
-    if zero := len(losses) - len(kept):
+    vectors = [loss for loss in losses if loss.is_vector and loss.energy > loss.left_out]
+    if not kept and not vectors:
+        return ["Nothing is left: the change is zero.", *_left_out_lines(losses)]
+    lines = []
+    if kept:
+        ranks = [loss.rank for loss in kept]
+        span = str(min(ranks)) if min(ranks) == max(ranks) else f"{min(ranks)} to {max(ranks)}"
+        lines.append(f"{counted(len(kept), 'layer')} of rank {span}.")
+    if vectors:
+        changes = counted(len(vectors), "change of a bias or norm", "changes of biases and norms")
+        lines.append(f"{changes}, kept as they are.")
+    if zero := sum(not loss.energy for loss in losses):
         lines.append(f"{counted(zero, 'layer')} left out, whose change is zero.")
+    return [*lines, *(_left_out_lines(losses) or [rounding_line(losses)])]
+
+
+def _left_out_lines(losses: Sequence[LayerLoss]) -> list[str]:
+    """Return lines about what was left out, in all and of the worst layers; none for nothing."""
     energy, lost = sum(loss.energy for loss in losses), sum(loss.lost for loss in losses)
     if sum(loss.left_out for loss in losses) <= _NOTHING * energy:
-        return [*lines, rounding_line(losses)]
-    lines.append(
+        return []
+    worst = sorted((loss for loss in losses if loss.lost), key=lambda loss: -loss.share)[:_WORST]
+    return [
         f"Lost {lost / energy:.2%} of the change's energy; the difference of all weights together"
-        f" is {(lost / energy) ** 0.5:.2%} as long as the change."
-    )
-    worst = sorted(kept, key=lambda loss: -loss.share)[:_WORST]
-    places = [f"{loss.layer.component}.{loss.layer.path}" for loss in worst]
-    shares = [f"{loss.share:.2%}" for loss in worst]
-    return [*lines, *(f"  {s} in {place}" for s, place in zip(shares, places, strict=True))]
+        f" is {(lost / energy) ** 0.5:.2%} as long as the change.",
+        *(f"  {loss.share:.2%} in {loss.layer.component}.{loss.layer.path}" for loss in worst),
+    ]
 
 
 def rounding_line(losses: Iterable[LayerLoss]) -> str:
-    """Return a line about losses that are nothing but rounding to a file's number format."""
-    pairs = [(loss.energy, loss.lost) for loss in losses]
-    energy, lost = (sum(each) for each in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
+    """Return a line about losses that are nothing but rounding, or on what was left out."""
+    losses = list(losses)
+    energy, lost = sum(loss.energy for loss in losses), sum(loss.lost for loss in losses)
     if not energy:
         return "The LoRAs change nothing."
+    if left_out := _left_out_lines(losses):
+        return "\n".join(left_out)
     if lost <= _NOTHING * energy:
         return "Nothing of the change was lost."
     return (

@@ -9,6 +9,7 @@ from torch import nn
 
 from modules.interfaces import ExportOptions, Method, ParameterGroup
 from modules.methods.embedding import Embeddings
+from onetrainer.config.run.output import LoraNaming
 
 PREFIX = "embeddings."
 """Prefix of the tokens' names in checkpoints; no other method's tensors have it."""
@@ -62,3 +63,6 @@ class Joint(Method):
         bundle = self.embeddings.trained() if is_bundled else ()
         main = self.main.export(path, replace(options, bundle=bundle))
         return [*main, *self.embeddings.export_each(path, options)]
+
+    def reader_notes(self, naming: LoraNaming) -> list[str]:
+        return self.main.reader_notes(naming)

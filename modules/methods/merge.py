@@ -1,6 +1,6 @@
 """Merging of LoRA files into a model's weights."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from modules.formats.lora.lora_file import LoraFile
 from modules.formats.lora.lora_names import Layer
 from modules.interfaces import Family
+from modules.methods.adapters.energy import BIASES, layers_of, share_left_out
 from modules.methods.adapters.weight_formulas import merged_bias, merged_weight
 from modules.methods.layers.layer_presets import named_layers
 from onetrainer.errors import UserError
@@ -35,6 +36,7 @@ def merge_loras(family: Family, loras: Sequence[tuple[LoraFile, float]]) -> list
     for place, (file, strength) in enumerate(loras, start=1):
         name = f"LoRA {place}" if len(loras) > 1 else "the LoRA"
         notes += unknown_notes(name, file, family.name)
+        notes += bias_notes(name, file, lambda layer: modules[layer].bias is not None)
         for layer in file.layers:
             adapters_by_layer.setdefault(layer, []).append((file, strength))
     with torch.no_grad():
@@ -88,7 +90,29 @@ def unknown_notes(name: str, file: LoraFile, family: str) -> list[str]:
         )
     if not unknown:
         return []
-    return [f"{name}: {len(unknown)} tensors match no layer and are ignored (such as {unknown[0]})"]
+    share = share_left_out(file, layers_of(file.unknown).values())
+    return [
+        f"{name}: {len(unknown)} tensors match no layer and are ignored (such as {unknown[0]}):"
+        f" {share}"
+    ]
+
+
+def bias_notes(name: str, file: LoraFile, has_bias: Callable[[Layer], bool]) -> list[str]:
+    """Return a note on changes of biases that layers do not have; none if there are none.
+
+    name: Of the file.
+    """
+    lost = [
+        {kind: tensors[kind] for kind in BIASES if kind in tensors}
+        for layer, tensors in file.layers.items()
+        if not tensors.keys().isdisjoint(BIASES) and not has_bias(layer)
+    ]
+    if not lost:
+        return []
+    return [
+        f"{name}: changes of biases of {len(lost)} layers, which have none in this model, are"
+        f" ignored: {share_left_out(file, lost)}"
+    ]
 
 
 def merged_layer(

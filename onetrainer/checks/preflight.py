@@ -21,7 +21,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import CHOOSE, Fix, Problem, ProblemsError, UserError, warning
 from onetrainer.families.registry import FAMILY_LABELS, family_spec
 from onetrainer.json_file import Document
-from onetrainer.model_files.adapters import resolve_start_rank
+from onetrainer.model_files.adapters import adapter_at, resolve_start_rank
 from onetrainer.model_files.choices import (
     prediction_change,
     require_family,
@@ -283,7 +283,7 @@ def _problem(setting: str, error: UserError, fix: Fix | None = None) -> Problem:
 
 
 def _check_start_files(config: TrainConfig) -> list[Problem]:
-    """Return problems of start files: missing ones, and other ranks. Loading checks the rest."""
+    """Return problems of start files by their headers. Loading checks the rest."""
     files = {
         f"embeddings.tokens.{setting}.start_from": token.start_from
         for setting, token in enumerate(config.embeddings.tokens)
@@ -300,12 +300,17 @@ def _check_start_files(config: TrainConfig) -> list[Problem]:
         for path, file in files.items()
         if file and not Path(file).is_file()
     ]
-    if not problems and isinstance(config.method, LowRank):
-        try:
+    if problems or not (isinstance(config.method, Adapter) and config.method.start_from):
+        return problems
+    setting = "method.start_from"
+    try:
+        adapter_at(Path(config.method.start_from))
+        setting = "method.rank"
+        if isinstance(config.method, LowRank):
             resolve_start_rank(config.method)
-        except UserError as error:
-            problems.append(_problem("method.rank", error))
-    return problems
+    except UserError as error:
+        return [_problem(setting, error)]
+    return []
 
 
 def _check_writable(path: str, value: str) -> list[Problem]:

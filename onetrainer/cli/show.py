@@ -103,6 +103,7 @@ def _model_at(path: Path, *, everything: bool) -> Description:
         "has_ema": model.has_ema,
         "has_unusual_size": model.has_unusual_size,
         "missing": model.missing,
+        "problems": dict(model.problems),
         "adapter": adapter and asdict(adapter),
         "embeddings": [asdict(embedding) for embedding in embeddings],
         "metadata": metadata,
@@ -153,3 +154,4 @@ def _model_facts(model: ModelFile, name: str) -> Iterable[tuple[str, str]]:
             ema = f"yes, and no others; `convert --ema {name} OUT` makes a model from them"
         yield "EMA weights", ema
     yield "Missing", ", ".join(model.missing)
+    yield from (("Not whole", f"{label}: {problem}") for label, problem in model.problems)

@@ -22,6 +22,7 @@ from onetrainer.jobs.convert_request import (
     require_suffix,
 )
 from onetrainer.jobs.sample_request import SampledLora
+from onetrainer.model_files.adapters import adapter_at
 from onetrainer.model_files.choices import require_family, require_made_for
 from onetrainer.model_files.inspection import inspect_model
 from onetrainer.model_files.kinds import DESCRIPTIONS, ModelFile
@@ -190,6 +191,7 @@ def examine_merge(request: MergeRequest) -> None:
             raise _not_expected(found, "a LoRA (--lora)")
         if family:
             require_made_for(found, family)
+        adapter_at(file)
 
 
 def examine_extract(request: ExtractRequest) -> None:

@@ -21,6 +21,7 @@ from onetrainer.config.run.sampling import (
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILY_LABELS, family_spec
 from onetrainer.families.spec import Prediction
+from onetrainer.model_files.adapters import adapter_at
 from onetrainer.model_files.choices import (
     require_family,
     require_made_for,
@@ -271,3 +272,5 @@ def require_additions(request: SampleRequest, family: FamilyName | None) -> None
             )
         if family:
             require_made_for(model, family)
+        if model.kind == "lora":
+            adapter_at(path)

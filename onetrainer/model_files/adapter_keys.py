@@ -20,11 +20,13 @@ DOWN, UP, MID, ALPHA, DORA = (
 )
 MAGNITUDE = "magnitude"
 """peft's DoRA scale, whose shape differs from that of `dora_scale`."""
+UP_BIAS = "lora_up.bias"
+"""peft's bias of the up matrix (`lora_bias`), which alpha / rank scales too."""
 WRAPPED = "base_model.model."
 """The prefix that peft adds to a model's keys."""
 
 KINDS = (
-    *(DOWN, UP, MID, ALPHA, DORA, "scalar"),
+    *(DOWN, UP, MID, ALPHA, DORA, "scalar", UP_BIAS),
     *("hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b", "hada_t1", "hada_t2"),
     *("lokr_w1", "lokr_w1_a", "lokr_w1_b", "lokr_w2", "lokr_w2_a", "lokr_w2_b", "lokr_t2"),
     *("oft_blocks", "rescale"),
@@ -34,6 +36,7 @@ KINDS = (
 OTHER_SPELLINGS = {
     "lora_A.weight": DOWN,
     "lora_B.weight": UP,
+    "lora_B.bias": UP_BIAS,
     "lora.down.weight": DOWN,
     "lora.up.weight": UP,
     "lora_linear_layer.down.weight": DOWN,
@@ -47,8 +50,17 @@ ENDINGS = sorted(
     key=lambda ending: -len(ending[0]),  # ".weight" ends most of the others
 )
 
-ADAPTER = re.compile(r"\.default(?:_\d+)?(?=\.|$)")
-"""The name that peft and diffusers give an unnamed adapter."""
+ADAPTER = re.compile(
+    r"\.(default(?:_\d+)?)(?=\.|$)"
+    r"|(?<=\.lora_[AB])\.(?!(?:weight|bias)$)([^.].*?)(?=\.(?:weight|bias)$)"
+    r"|(?<=\.lora_magnitude_vector)\.(?!weight$)([^.].*?)(?=\.weight$|$)"
+)
+"""The name of an adapter within peft's keys, "default" for an unnamed one."""
+FOREIGN = re.compile(
+    r"^(?:lora|lycoris|oft)_\w+\.|_lora\."
+    r"|\.(?:lora|hada|loha|lokr|oft|boft|vera|ia3|glora)[._]\w"
+)
+"""What only keys of adapters have, of kinds that this program knows or not."""
 
 OLD_DIFFUSERS = re.compile(
     r"(.+?)\.(?:processor\.)?to_(q|k|v|out)_lora\.(down\.weight|up\.weight|alpha)"
@@ -70,10 +82,21 @@ def split(key: str) -> tuple[str, str] | None:
     return None
 
 
+def adapter_name(key: str) -> str:
+    """Return the name of the adapter in one of peft's keys; "" without."""
+    found = ADAPTER.search(key)
+    return next(filter(None, found.groups()), "") if found else ""
+
+
+def is_foreign_key(key: str) -> bool:
+    """Return whether a key is an adapter's by what all kinds have in common, even unknown ones."""
+    return bool(FOREIGN.search(key))
+
+
 def is_adapter_key(key: str) -> bool:
     """Return whether a key is certainly an adapter's; "weight" also ends every model's keys."""
     parts = split(key)
-    return parts is not None and parts[1] != "weight"
+    return is_foreign_key(key) or (parts is not None and parts[1] not in ("weight", ALPHA))
 
 
 def is_magnitude_key(key: str) -> bool:

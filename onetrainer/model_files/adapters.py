@@ -12,39 +12,25 @@ from onetrainer.config.methods.low_rank import LowRank
 from onetrainer.errors import UserError
 from onetrainer.families import registry
 from onetrainer.families.spec import EncoderSpec
-from onetrainer.model_files.adapter_keys import encoder_pattern
-from onetrainer.model_files.embedding_keys import BUNDLE
+from onetrainer.model_files.adapter_keys import (
+    ALPHA,
+    DORA,
+    DOWN,
+    MID,
+    WRAPPED,
+    encoder_pattern,
+    split,
+)
+from onetrainer.model_files.adapter_layers import adapter_layers, form_of, kind_of, rank_of
+from onetrainer.model_files.adapter_settings import alpha_of, settings_in, with_settings_beside
 from onetrainer.tensor_files.entries import TensorEntry, TensorTable
 from onetrainer.tensor_files.table import read_table
 
 _Method = TypeVar("_Method", bound=LowRank)
 
-# The suffix of a key that identifies the tensor within its layer.
-_SUFFIX = re.compile(
-    r"""(?:\.|_(?=lora\.))(?:
-        lora_(?:down|up|mid|A|B|magnitude_vector).* | lora\.(?:down|up).* |
-        lora_linear_layer\..* | alpha | dora_scale | scalar | rescale | on_input | weight |
-        hada_\w+ | lokr_\w+ | oft_\w+.* | diff(?:_b)? | [wb]_norm | [ab][12]\.weight | bm\.weight
-    )$""",
-    re.VERBOSE,
-)
-# The tensor whose first dimension is the rank.
-_DOWN = re.compile(
-    r"lora_down\.|lora_A\b|lora(?:_linear_layer)?\.down\.|\.hada_w1_b$|\.lokr_w\d_b$"
-)
-_FIRST_OF_LOKR = re.compile(r"\.lokr_w1(?:_a)?$")
-_BLOCKS = re.compile(r"\.oft_blocks$")
-_CONVOLUTION = re.compile(r"lora_down\.|lora_A\b|lora\.down\.")
-_ALGORITHMS = (
-    (re.compile(r"\.hada_"), "LoHa"),
-    (re.compile(r"\.lokr_"), "LoKr"),
-    (re.compile(r"\.oft_"), "OFT"),
-    (re.compile(r"\.on_input$"), "IA3"),
-    (re.compile(r"\.[ab]2\.weight$"), "GLoRA"),
-    (re.compile(r"\.diff(?:_b)?$"), "full differences"),
-    (re.compile(r"\.[wb]_norm$"), "norms"),
-    (re.compile(r"\.lora_mid\."), "LoCon (Tucker)"),
-    (re.compile(r"\.lora[._]|_lora\."), "LoRA"),
+_ORDER = (
+    *("LoHa", "LoKr", "OFT", "IA3", "GLoRA", "full differences", "norms"),
+    *("LoCon (Tucker)", "LoRA with convolutions (LoCon)", "LoRA", "DoRA"),
 )
 _NUMBERS: Mapping[str, str] = {"F64": "<d", "F32": "<f", "F16": "<e", "I64": "<q", "I32": "<i"}
 
@@ -57,7 +43,7 @@ _TITLES: Mapping[str, str] = {
     "IA3": "an IA3",
     "GLoRA": "a GLoRA",
 }
-_WITHOUT_ALPHA = ("OFT", "IA3")
+_WITHOUT_ALPHA = ("OFT", "IA3", "norms", "full differences")
 
 
 @dataclass(frozen=True)
@@ -66,7 +52,8 @@ class Adapter:
 
     algorithms: "LoRA", "LoHa", …, including "DoRA" if it has magnitudes. layers: Number of layers
     by component. ranks, alphas: The distinct values; without alphas they equal the ranks. factors:
-    Sizes of LoKr's first matrices. blocks: Sizes of OFT's blocks.
+    Sizes of LoKr's first matrices. blocks: Sizes of OFT's blocks. problems: Why it cannot be used.
+    usual_rank: The rank of most layers; 0 without ranks.
     """
 
     naming: str
@@ -76,6 +63,8 @@ class Adapter:
     alphas: Sequence[float]
     factors: Sequence[int] = ()
     blocks: Sequence[int] = ()
+    problems: Sequence[str] = ()
+    usual_rank: int = 0
 
     def title(self) -> str:
         """Return the usual name: "a LoRA", "a DoRA", "a LoKr" …"""
@@ -83,6 +72,8 @@ class Adapter:
         has_magnitudes = "DoRA" in self.algorithms
         if len(known) == 1:
             return known[0] + (" with DoRA" if has_magnitudes else "")
+        if not self.algorithms:
+            return "an adapter"
         return "a DoRA" if has_magnitudes and not known else "a LoRA"
 
     def facts(self) -> list[tuple[str, str]]:
@@ -106,60 +97,89 @@ class Adapter:
             ("Alpha", alphas if has_alpha else ""),
             ("Factor", ", ".join(str(factor) for factor in self.factors)),
             ("Block size", ", ".join(str(size) for size in self.blocks)),
+            *(("Cannot be used", problem) for problem in self.problems),
         ]
 
 
 def adapter_of(table: TensorTable) -> Adapter:
     """Return the contents of an adapter file: alphas from its data, all else from its header."""
-    entries = {name: e for name, e in table.entries.items() if not name.startswith(BUNDLE)}
-    layers = {_SUFFIX.sub("", name) for name in entries}
-    parts = Counter(map(_component, layers))
-    downs = {name: entry for name, entry in entries.items() if _DOWN.search(name) and entry.shape}
+    found = adapter_layers(table.entries)
+    layers = [_Layer(table.entries, tensors) for tensors in found.layers.values()]
+    parts = Counter(_component(layer.name) for layer in layers)
+    ranks = Counter(rank for layer in layers if (rank := rank_of(layer.shapes)) is not None)
+    try:
+        alphas, problems = _alphas(table, layers), found.problems
+    except UserError as error:
+        alphas, problems = set(), (*found.problems, error.what)
     return Adapter(
-        naming=_first(_namings(), min(entries, default="")) or "unknown",
-        algorithms=_algorithms(entries),
+        naming=naming_of(layers[0].name if layers else min(table.entries, default="")),
+        algorithms=_algorithms(layers),
         layers={word: parts[word] for word in ("UNet", *_encoder_labels()) if word in parts},
-        ranks=sorted({entry.shape[0] for entry in downs.values()}),
-        alphas=_alphas(table),
-        factors=_sides(entries, _FIRST_OF_LOKR, 0),
-        blocks=_sides(entries, _BLOCKS, -1),
+        ranks=sorted(ranks),
+        alphas=sorted(alphas),
+        factors=_sides(layers, ("lokr_w1", "lokr_w1_a"), 0),
+        blocks=_sides(layers, ("oft_blocks",), -1),
+        problems=problems,
+        usual_rank=max(ranks, key=lambda rank: (ranks[rank], rank), default=0),
     )
+
+
+class _Layer:
+    """A layer by the kinds of its tensors: its name as written, their shapes and their keys."""
+
+    def __init__(self, entries: Mapping[str, TensorEntry], keys: Mapping[str, str]) -> None:
+        self.keys = keys
+        self.shapes = {kind: entries[key].shape for kind, key in keys.items()}
+        self.name = next(found[0] for key in keys.values() if (found := split(key)))
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether it is a convolution of more than one pixel."""
+        return self.shapes.get(DOWN, ())[2:3] > (1,)
+
+
+def naming_of(name: str) -> str:
+    """Return the label of the naming that a layer's name, or a key, is closest to."""
+    return next((label for form, label in _namings() if form.search(name)), "unknown")
+
+
+def adapter_at(path: Path) -> Adapter:
+    """Return the contents of an adapter file that is to be used.
+
+    Raises UserError if it cannot be read, holds no adapter, or one that is incomplete.
+    """
+    table = read_table(path)
+    adapter_layers(table.entries).require_sound(path)
+    return adapter_of(table)
 
 
 def resolve_start_rank(method: _Method) -> _Method:
     """Return an adapter's settings with the rank of the file to continue from, if they leave it.
 
-    Reads the file's header. A file with another kind of adapter is refused where it is loaded.
+    The most frequent rank of a file with several: each of its layers keeps its own. Reads the
+    file's header. A file with another kind of adapter is refused where it is loaded.
 
     Raises:
-        UserError: If the file has another rank, or several where one is needed.
+        UserError: If the file has another rank, or cannot be used.
     """
     path = Path(method.start_from)
     if not method.start_from:
         return method
-    adapter = adapter_of(read_table(path))
-    found = ", ".join(map(str, adapter.ranks))
-    parts = {method.unet.rank, *(encoder.rank for encoder in method.text_encoders.values())}
-    parts |= {rule.rank for rule in method.layers}
+    adapter = adapter_at(path)
     if not adapter.ranks or adapter.title() != method.noun:
         default = type(method).model_fields["rank"].default
         return method if method.rank else method.model_copy(update={"rank": default})
     if not method.rank:
-        own = [rank for rank in adapter.ranks if rank not in parts] or adapter.ranks
-        if len(own) > 1:
-            raise UserError(
-                f"{path.name}: its layers have several ranks ({found})",
-                "Expected one rank for those whose rank is not set",
-                "Set method.rank, and the ranks of components or of layers by name",
-            )
-        return method.model_copy(update={"rank": own[0]})
+        return method.model_copy(update={"rank": adapter.usual_rank})
+    parts = {method.unet.rank, *(encoder.rank for encoder in method.text_encoders.values())}
+    parts |= {rule.rank for rule in method.layers}
     if other := [rank for rank in adapter.ranks if rank not in {method.rank, *parts}]:
         raise UserError(
             f"{path.name}: layers of this file have rank {', '.join(map(str, other))}, and"
             f" method.rank is {method.rank}",
             "Expected the rank of the file to continue from",
-            f"Set method.rank to {other[0]}"
-            + (", or to 0 to take it from the file" if len(other) == 1 else ""),
+            "Set method.rank to 0 to take the ranks from the file"
+            + (f", or to {other[0]}" if len(adapter.ranks) == 1 else ""),
         )
     return method
 
@@ -192,41 +212,48 @@ def _namings() -> tuple[tuple[re.Pattern[str], str], ...]:
     )  # fmt: skip
 
 
-def _sides(entries: Mapping[str, TensorEntry], name: re.Pattern[str], side: int) -> list[int]:
-    """Return the distinct sizes of one dimension of the tensors that match a name."""
-    sizes = {e.shape[side] for key, e in entries.items() if e.shape and name.search(key)}
-    return sorted(sizes)
+def _sides(layers: Iterable[_Layer], kinds: Sequence[str], side: int) -> list[int]:
+    """Return the distinct sizes of one dimension of the tensors of some kinds."""
+    shapes = (layer.shapes.get(kind, ()) for layer in layers for kind in kinds)
+    return sorted({shape[side] for shape in shapes if shape})
 
 
-def _algorithms(entries: Mapping[str, TensorEntry]) -> list[str]:
-    present = {_first(_ALGORITHMS, name) for name in entries}
-    algorithms = [algorithm for _, algorithm in _ALGORITHMS if algorithm in present]
-    has_kernels = any(
-        _CONVOLUTION.search(name) and len(entry.shape) == 4 and entry.shape[-1] > 1
-        for name, entry in entries.items()
-    )
-    if "LoCon (Tucker)" in algorithms:
-        algorithms.remove("LoRA")
-    elif "LoRA" in algorithms and has_kernels:
-        algorithms[algorithms.index("LoRA")] = "LoRA with convolutions (LoCon)"
-    if any(name.endswith(".dora_scale") or "magnitude_vector" in name for name in entries):
-        algorithms.append("DoRA")
-    return algorithms
+def _algorithms(layers: Sequence[_Layer]) -> list[str]:
+    found = set()
+    for layer in layers:
+        form = form_of(layer.keys.keys())
+        found.add(form.name if form and MID not in layer.keys else kind_of(layer.keys.keys()))
+        found |= {"DoRA"} if DORA in layer.keys else set()
+        found |= {"full differences"} if "diff_b" in layer.keys else set()
+    if "LoRA" in found and any(layer.has_kernel for layer in layers):
+        found = found - {"LoRA"} | {"LoRA with convolutions (LoCon)"}
+    return [each for each in _ORDER if each in found]
 
 
-def _alphas(table: TensorTable) -> list[float]:
-    """Read the distinct alphas, each a few bytes in the file."""
-    alphas = [
-        entry
-        for name, entry in table.entries.items()
-        if name.endswith(".alpha") and entry.count == 1
-    ]
-    values = set()
+def _alphas(table: TensorTable, layers: Iterable[_Layer]) -> set[float]:
+    """Return the distinct alphas: of the file, each a few bytes, and those of its settings."""
+    settings = settings_in(table.path, with_settings_beside(table.path, table.metadata))
+    values, stored = set(), []
+    for layer in layers:
+        if ALPHA in layer.keys:
+            stored.append(table.entries[layer.keys[ALPHA]])
+            continue
+        component, path = _place(layer.name)
+        alpha = alpha_of(settings, component, path, rank_of(layer.shapes))
+        values |= set() if alpha is None else {alpha}
     with table.path.open("rb", buffering=0) as file:
-        for entry in sorted(alphas, key=lambda entry: entry.offset):
+        for entry in sorted(stored, key=lambda entry: entry.offset):
             file.seek(entry.offset)
-            values |= _number(entry.dtype, file.read(entry.size))
-    return sorted(values)
+            values |= _number(entry.dtype, file.read(entry.size)) if entry.count == 1 else set()
+    return values
+
+
+def _place(name: str) -> tuple[str, str]:
+    """Return the folder of a layer's network and its path there, of a name in peft's naming."""
+    bare = name.removeprefix(WRAPPED)
+    folder, _, path = bare.partition(".")
+    folders = ("unet", *(encoder.component.folder for encoder in _encoders()))
+    return (folder, path) if folder in folders else ("unet", bare)
 
 
 def _number(dtype: str, data: bytes) -> set[float]:
@@ -236,8 +263,3 @@ def _number(dtype: str, data: bytes) -> set[float]:
     if dtype not in _NUMBERS or len(data) != struct.calcsize(_NUMBERS[dtype]):
         return set()
     return {float(struct.unpack(_NUMBERS[dtype], data)[0])}
-
-
-def _first(table: Iterable[tuple[re.Pattern[str], str]], name: str) -> str:
-    """Return the label of the first pattern found in a name; "" if there is none."""
-    return next((label for pattern, label in table if pattern.search(name)), "")

@@ -1,11 +1,14 @@
 """Checks whether a model is what the config states, with errors that name the right choice."""
 
+from collections.abc import Sequence
+
 from onetrainer.config.run.model import FamilyName, PredictionChoice, ZeroSnrChoice
 from onetrainer.errors import UserError
 from onetrainer.families import registry
 from onetrainer.families.registry import FAMILY_LABELS, base_of, family_spec
 from onetrainer.families.spec import Prediction
 from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES, PREDICTS, ModelFile
+from onetrainer.model_files.wholeness import VAE
 
 _COMPONENTS_AND_ADDITIONS = ("lora", "embedding", "vae", "unet", "text-encoder")
 
@@ -22,6 +25,9 @@ def require_family(model: ModelFile, family: FamilyName, *, has_custom_vae: bool
         raise _wrong_kind(model, family)
     missing = [component for component in model.missing if component != "VAE" or not has_custom_vae]
     if not missing:
+        _require_whole(
+            model, [label for label, _ in model.problems if label != VAE or not has_custom_vae]
+        )
         return
     if "UNet" in missing and model.has_ema:
         vae = " --vae FILE" if "VAE" in missing else ""
@@ -41,6 +47,22 @@ def require_family(model: ModelFile, family: FamilyName, *, has_custom_vae: bool
         else "Choose the file or folder of the complete model",
         failure="model file",
     )
+
+
+def _require_whole(model: ModelFile, labels: Sequence[str]) -> None:
+    """Raise UserError if one of these components is not whole."""
+    for label, problem in model.problems:
+        if label in labels:
+            longer = "position_embedding" in problem or "positional_embedding" in problem
+            raise UserError(
+                f"{model.path.name}: its {label} is not whole: {problem}",
+                "Expected each tensor of each network, in the published model's shape",
+                "Choose a diffusers folder, whose config states the longer prompts that its text"
+                " encoder reads"
+                if longer
+                else "Choose another file, or download this one again",
+                failure="model file",
+            )
 
 
 def require_published_size(model: ModelFile) -> None:
@@ -89,6 +111,7 @@ def require_vae(model: ModelFile, family: FamilyName) -> None:
                 f"Expected a VAE for {NAMES[family]}",
                 'Choose another file as "Custom VAE" (model.vae), or none to use the model\'s own',
             )
+        _require_whole(model, [VAE])
         return
     suffix = " without a VAE" if model.kind in FAMILY_LABELS else ""
     raise UserError(

@@ -6,11 +6,12 @@ from typing import Any
 
 from onetrainer.errors import UserError
 from onetrainer.families import registry
-from onetrainer.families.registry import FAMILY_LABELS, narrowed
+from onetrainer.families.registry import FAMILY_LABELS, family_spec, narrowed
 from onetrainer.families.spec import FamilySpec
 from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.model_files.prediction_hints import PredictionHints, hints_in_scheduler
 from onetrainer.model_files.tensors import Recognized, recognize, with_channels
+from onetrainer.model_files.wholeness import VAE, Problems, labels_of, problems_in_folder
 from onetrainer.tensor_files.entries import TensorTable
 from onetrainer.tensor_files.refusals import DOWNLOAD_AGAIN
 from onetrainer.tensor_files.table import read_table
@@ -71,11 +72,16 @@ def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Recognized:
     missing = tuple(
         label for label, each in components.items() if _is_left_out(path, index, each.folder)
     )
-    tables = _tables(path / base.unet.folder, base.unet.weights)
-    for label, component in components.items():
+    spec = family_spec(kind)
+    tables, problems = list[TensorTable](), list[tuple[str, str]]()
+    for label, component in labels_of(spec).items():
         if label not in missing:
-            _read_json(path / component.folder / "config.json")
-            tables += _tables(path / component.folder, component.weights)
+            config = _read_json(path / component.folder / "config.json")
+            own = _tables(path / component.folder, component.weights)
+            problems += problems_in_folder(label, own, spec, component, config)
+            tables += own
+    if not scheduler.is_file():
+        problems.append(("scheduler", "scheduler/scheduler_config.json is missing"))
     if any(encoder.component.has_text_level for encoder in base.encoders):
         tokenizer = path / "tokenizer"
         has_both = (tokenizer / "vocab.json").is_file() and (tokenizer / "merges.txt").is_file()
@@ -85,7 +91,7 @@ def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Recognized:
                 "Expected vocab.json and merges.txt, or tokenizer.json",
                 INCOMPLETE,
             )
-    return Recognized(kind, missing, channels, None, hints, tuple(tables))
+    return Recognized(kind, missing, channels, None, hints, tuple(tables), tuple(problems))
 
 
 def _base_of(path: Path, index: Mapping[str, Any]) -> FamilySpec | None:
@@ -150,15 +156,18 @@ def _component_at(path: Path, config: Mapping[str, Any]) -> Recognized:
     channels = _channels(config, registry.FAMILIES[0]) if kind == "unet" else 0
     tables = tuple(_tables(path, stem))
     made_for = None
+    problems: Problems = ()
     if kind == "vae":
         factor = config.get("scaling_factor")
         # The first family with this factor: SD 2 has the VAE of SD 1.5.
         specs = registry.recognized()
         made_for = next((spec.name for spec in specs if spec.vae_scale == factor), None)
+        spec = next((s for s in registry.FAMILIES if s.name == made_for), registry.FAMILIES[0])
+        problems = problems_in_folder(VAE, tables, spec, spec.vae, config)
     elif kind == "unet":
         entries = {name: entry for table in tables for name, entry in table.entries.items()}
         made_for = recognize(entries, {}).made_for
-    return Recognized(kind, (), channels, made_for, tables=tables)
+    return Recognized(kind, (), channels, made_for, tables=tables, problems=problems)
 
 
 def _channels(config: Mapping[str, Any], base: FamilySpec) -> int:

@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from onetrainer.errors import UserError
-from onetrainer.families.registry import FAMILY_LABELS
+from onetrainer.families.registry import FAMILIES, FAMILY_LABELS, family_spec
 from onetrainer.model_files.adapter_keys import is_magnitude_key
 from onetrainer.model_files.folders import folder_at
 from onetrainer.model_files.kinds import Layout, ModelFile
 from onetrainer.model_files.prediction_hints import hints_in_file
-from onetrainer.model_files.sizes import is_unusual_size, stored_configs
+from onetrainer.model_files.sizes import is_unusual_size, is_unusual_vae, stored_configs
 from onetrainer.model_files.tensors import Recognized, recognize
+from onetrainer.model_files.wholeness import VAE, Problems, labels_of, problems_in_file
 from onetrainer.tensor_files.entries import TensorEntry, TensorTable
 from onetrainer.tensor_files.table import read_table
 
@@ -58,6 +59,7 @@ def _described(path: Path, layout: Layout, found: Recognized) -> ModelFile:
     if is_model and layout == "single-file":
         stored = stored_configs(found.tables[0].metadata, found.kind)
     entries = [pair for table in found.tables for pair in table.entries.items()]
+    has_unusual_size = is_model and not stored and is_unusual_size(dict(entries), found.kind)
     return ModelFile(
         path,
         layout,
@@ -72,9 +74,26 @@ def _described(path: Path, layout: Layout, found: Recognized) -> ModelFile:
         made_for=found.made_for,
         prediction_source=found.hints.prediction_source,
         zero_snr_is_sure=found.hints.zero_snr_is_sure,
-        has_unusual_size=is_model and not stored and is_unusual_size(dict(entries), found.kind),
+        has_unusual_size=has_unusual_size,
         stored_configs=stored,
+        problems=found.problems
+        if layout == "folder"
+        else _problems(found, is_other_size=has_unusual_size or bool(stored)),
     )
+
+
+def _problems(found: Recognized, *, is_other_size: bool) -> Problems:
+    """Return what is wrong with a single file."""
+    (table,) = found.tables
+    if found.kind == "vae":
+        spec = family_spec(found.made_for or FAMILIES[0].name)
+        without = [label for label in labels_of(spec) if label != VAE]
+    elif found.kind in FAMILY_LABELS:
+        spec, without = family_spec(found.kind), list(found.missing)
+    else:
+        return ()
+    is_other_size = is_other_size or is_unusual_vae(table.entries, spec.name)
+    return problems_in_file(table, spec, without=without, is_other_size=is_other_size)
 
 
 def precision_of(entries: Iterable[TensorEntry]) -> str:

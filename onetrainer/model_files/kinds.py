@@ -47,7 +47,8 @@ class ModelFile:
     unknown.
     has_unusual_size: Whether it is a single file with other widths than its family's published
     models, and without configs, so that it cannot be opened. stored_configs: The configs in a
-    single file, see `CONFIGS_KEY`; "" if it has none.
+    single file, see `CONFIGS_KEY`; "" if it has none. problems: Labels of components that are not
+    whole, and why.
     """
 
     path: Path
@@ -64,3 +65,4 @@ class ModelFile:
     zero_snr_is_sure: bool = True
     has_unusual_size: bool = False
     stored_configs: str = ""
+    problems: tuple[tuple[str, str], ...] = ()

@@ -16,6 +16,7 @@ from onetrainer.tensor_files.entries import TensorEntry
 
 CONFIGS_KEY = "onetrainer.configs"
 """Metadata with the configs of a model of other sizes: JSON by path within a diffusers folder."""
+_VAE = "first_stage_model."
 _UNET = "model.diffusion_model."
 _INPUT_LAYER = _UNET + "input_blocks.0.0.weight"
 _CONTEXT = ".attn2.to_k.weight"
@@ -23,7 +24,7 @@ _CONTEXT = ".attn2.to_k.weight"
 
 def is_unusual_size(entries: Mapping[str, TensorEntry], family: FamilyName) -> bool:
     """Return whether the header of a complete model shows a width of no published model."""
-    config = _config(family)
+    config = _config(family, "unet")
     input_layer = entries.get(_INPUT_LAYER)
     if input_layer is not None and input_layer.shape[:1] not in (
         (),
@@ -35,6 +36,13 @@ def is_unusual_size(entries: Mapping[str, TensorEntry], family: FamilyName) -> b
         for name, entry in entries.items()
         if name.startswith(_UNET) and name.endswith(_CONTEXT) and entry.shape
     )
+
+
+def is_unusual_vae(entries: Mapping[str, TensorEntry], family: FamilyName) -> bool:
+    """Return whether the header of a VAE, alone or in a model, shows another width."""
+    width = _config(family, "vae")["block_out_channels"][-1]
+    layers = (entries.get(f"{prefix}decoder.conv_in.weight") for prefix in (_VAE, ""))
+    return any(layer is not None and layer.shape[:1] != (width,) for layer in layers)
 
 
 def stored_configs(metadata: Mapping[str, str], family: FamilyName) -> str:
@@ -52,8 +60,8 @@ def stored_configs(metadata: Mapping[str, str], family: FamilyName) -> str:
 
 
 @cache
-def _config(base: str) -> Mapping[str, Any]:
+def _config(base: str, component: str) -> Mapping[str, Any]:
     config: Mapping[str, Any] = json.loads(
-        (family_spec(base).configs / "unet" / "config.json").read_text(encoding="utf-8")
+        (family_spec(base).configs / component / "config.json").read_text(encoding="utf-8")
     )
     return config

@@ -4,7 +4,6 @@ Names decide wherever possible, widths only where families differ in nothing els
 models have the names of the large ones.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +11,7 @@ from onetrainer.families import registry
 from onetrainer.families.registry import narrowed
 from onetrainer.families.spec import FamilySpec
 from onetrainer.model_files.adapter_family import family_by_metadata, family_of_adapter
+from onetrainer.model_files.adapter_keys import is_adapter_key
 from onetrainer.model_files.embedding_keys import (
     BUNDLE,
     OF_SEVERAL,
@@ -33,9 +33,6 @@ _EMA_INPUT_LAYER = _EMA + "diffusion_modelinput_blocks00weight"
 _VAE = "first_stage_model."
 # Markers of models trained with the EDM noise schedule.
 _OTHER_SCHEDULES = ("edm_mean", "edm_vpred.sigma_max")
-_ADAPTER = re.compile(
-    r"^lora_|^lycoris_|^oft_unet_|\.lora[._]|_lora\.|\.hada_w\d|\.lokr_w\d|\.oft_(?:blocks|R|diag)"
-)
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,7 @@ class Recognized:
     made_for: Kind | None = None
     hints: PredictionHints = field(default_factory=PredictionHints)
     tables: tuple[TensorTable, ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
 
 
 def recognize(entries: Entries, metadata: Mapping[str, str]) -> Recognized:
@@ -112,7 +110,7 @@ def _encoder_prefixes() -> set[str]:
 
 def _recognize_addition(entries: Entries, metadata: Mapping[str, str]) -> Recognized | None:
     """Recognize what is used with a model: LoRAs, embeddings, and what this program cannot use."""
-    if any(_ADAPTER.search(name) for name in entries if not name.startswith(BUNDLE)):
+    if any(is_adapter_key(name) for name in entries if not name.startswith(BUNDLE)):
         shapes = {name: entry.shape for name, entry in entries.items()}
         return Recognized("lora", made_for=family_of_adapter(shapes, metadata))
     if embedding := _recognize_embedding(entries):

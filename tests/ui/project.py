@@ -9,21 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import Problem
+from onetrainer.families.registry import family_spec
+from onetrainer.model_files.wholeness import whole_file
 from tests.ui.fake_paint import paint
 from ui.model.draft import Draft
 
-PARTS = {
-    "model.diffusion_model.input_blocks.0.0.weight": (320, 4, 1, 1),
-    "cond_stage_model.transformer.text_model.weight": (1,),
-    "first_stage_model.decoder.weight": (1,),
-}
-SDXL_PARTS = {
-    "model.diffusion_model.input_blocks.0.0.weight": (320, 4, 1, 1),
-    "model.diffusion_model.label_emb.0.0.weight": (1, 1),
-    "conditioner.embedders.0.transformer.text_model.weight": (1,),
-    "conditioner.embedders.1.model.ln_final.weight": (1,),
-    "first_stage_model.decoder.weight": (1,),
-}
+PARTS = whole_file(family_spec("sd15"))
+SDXL_PARTS = whole_file(family_spec("sdxl"))
 # The keys that say that a model predicts velocity, on a schedule that ends in pure noise.
 MARKERS = {"v_pred": (0,), "ztsnr": (0,)}
 PROMPTS = (
@@ -67,7 +59,13 @@ def write_model(path: Path, parts: dict[str, tuple[int, ...]] = PARTS) -> Path:
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
         end += size
     text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(end))
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + end)  # takes hardly any room on the disk
+        for entry in header.values():
+            begin, end = entry["data_offsets"]
+            file.seek(8 + len(text) + begin)
+            file.write(b"\1" if end > begin else b"")  # no trained tensor is zero
     return path
 
 

@@ -78,8 +78,10 @@ def read_embedding(path: Path, *, name: str = "") -> Embedding:
     Raises:
         UserError: If the file holds no such embedding.
     """
-    content = _read(path)
-    return content if isinstance(content, Embedding) else _choose(path, content, name)
+    found = _read(path)
+    if list(found) == [path.stem]:  # of its own, which a name does not choose but rename
+        return found[path.stem]
+    return _choose(path, found, name)
 
 
 def read_embeddings_by_token(path: Path) -> dict[str, Embedding]:
@@ -88,8 +90,7 @@ def read_embeddings_by_token(path: Path) -> dict[str, Embedding]:
     Raises:
         UserError: If there is none.
     """
-    content = _read(path)
-    return {path.stem: content} if isinstance(content, Embedding) else content
+    return _read(path)
 
 
 def parse_embedding(
@@ -177,15 +178,26 @@ def write_embedding(
     write_safetensors(path, tensors, embedding.metadata, overwrite=overwrite, hashes=hashes)
 
 
-def _read(path: Path) -> Embedding | dict[str, Embedding]:
-    """Read the only embedding of a file, or its bundled ones by token."""
+def _read(path: Path) -> dict[str, Embedding]:
+    """Read all embeddings of a file by token: bundled ones, and its own under the file's name."""
     with open_tensors(path) as file:
         members = [key for key in file.names if bundled(key)]
-        tensors = {key: file.read(key) for key in members or _vector_names(path, file.names)}
+        others = [key for key in file.names if key not in members]
+        own = [key for key in others if is_vectors(key)] if members else _vector_names(path, others)
+        tensors = {key: file.read(key) for key in (*members, *own)}
         metadata = dict(file.metadata)
-    if members:
-        return bundled_embeddings(tensors)
-    return parse_embedding(tensors, name=path.stem, metadata=metadata, source=path.name)
+    found = bundled_embeddings(tensors)
+    if own or not members:
+        vectors = {key: tensors[key] for key in own}
+        embedding = parse_embedding(vectors, name=path.stem, metadata=metadata, source=path.name)
+        if path.stem in found:
+            raise UserError(
+                f'{path.name}: it bundles an embedding "{path.stem}" and holds one of its own',
+                "Expected a different name for each",
+                "Rename the file",
+            )
+        found[path.stem] = embedding
+    return found
 
 
 def _vector_names(path: Path, names: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ from modules.formats.files.tensor_source import PRECISIONS, open_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of
 from modules.formats.lora.lora_names import LayerNames, Naming
+from modules.formats.lora.lora_readers import reader_notes
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.config.run.model import FamilyName
 from onetrainer.errors import UserError
@@ -21,6 +22,7 @@ from onetrainer.jobs.convert_request import Precision
 from onetrainer.messages.formatting import format_size
 from onetrainer.model_files.adapter_family import family_of_adapter, is_for_other_architecture
 from onetrainer.model_files.adapter_keys import ALPHA, is_adapter_key, is_text_encoder_key, split
+from onetrainer.model_files.adapter_layers import adapter_layers
 from onetrainer.model_files.inspection import inspect_model
 from onetrainer.model_files.kinds import NAMES, Kind
 from onetrainer.model_files.tensors import family_of_vectors
@@ -65,7 +67,8 @@ def convert_lora(
     summary = write_described(
         target, file, names, naming=naming, precision=precision, overwrite=overwrite
     )
-    return [summary, *_unknown_notes(file, base), *notes]
+    readers = reader_notes(file.layers.values(), naming)
+    return [summary, *_unknown_notes(file, base), *notes, *readers]
 
 
 def write_described(
@@ -101,6 +104,9 @@ def open_lora(source: Path, family: FamilyName | None) -> tuple[LayerNames, Lora
     with open_tensors(source) as reader:
         shapes = {key: reader.shape(key) for key in reader.names}
         metadata = dict(reader.metadata)
+        found = adapter_layers({key: reader.entry(key) for key in reader.names})
+    if not found.layers:  # of no kind that tells a family
+        found.require_sound(source)
     base = _base(source, shapes, metadata, family)
     names = standard_names(base)
     file = read_lora(source, names)

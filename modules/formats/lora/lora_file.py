@@ -5,7 +5,7 @@ layer's weight changes by alpha / rank * up @ down, and a missing alpha means th
 kohya-ss/sd-scripts, networks/lora.py; LyCORIS for the other adapters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,28 +14,30 @@ from torch import Tensor
 
 from modules.formats.files.files import write_safetensors
 from modules.formats.files.tensor_source import open_tensors
-from modules.formats.lora.lora_keys import AdapterTensors
+from modules.formats.lora.lora_keys import AdapterTensors, scale_of
 from modules.formats.lora.lora_metadata import metadata_as_written
 from modules.formats.lora.lora_names import Layer, LayerNames, Naming
 from modules.formats.lora.lora_peft import (
     add_alphas,
     diffusers_tensors,
     from_magnitude,
-    with_settings_beside,
 )
 from modules.memory.to_device import read_flags
 from onetrainer.errors import UserError
 from onetrainer.model_files.adapter_keys import (
     ALPHA,
-    DORA,
     DOWN,
     MAGNITUDE,
     MID,
     UP,
+    UP_BIAS,
     is_adapter_key,
     is_magnitude_key,
     split,
 )
+from onetrainer.model_files.adapter_layers import adapter_layers
+from onetrainer.model_files.adapter_settings import with_settings_beside
+from onetrainer.model_files.adapters import naming_of
 from onetrainer.model_files.embedding_keys import bundled, bundled_name
 
 
@@ -61,46 +63,65 @@ def read_lora(path: Path, names: LayerNames) -> LoraFile:
     names: Of the model it is for.
 
     Raises:
-        UserError: For files without an adapter, or with NaN or infinity.
+        UserError: For files without an adapter, with one that is incomplete or does not fit itself,
+            and with NaN or infinity.
     """
     with open_tensors(path) as reader:
+        found = adapter_layers({name: reader.entry(name) for name in reader.names}, names.find)
+        found.require_sound(path)
         file_tensors = {name: reader.read(name) for name in reader.names}
         metadata = with_settings_beside(path, reader.metadata)
     _require_finite(path, file_tensors)
     layers: dict[Layer, dict[str, Tensor]] = {}
     embeddings: dict[str, dict[str, Tensor]] = {}
     unknown: dict[str, Tensor] = {}
-    for key, tensor in file_tensors.items():
-        if member := bundled(key):
-            embeddings.setdefault(member[0], {})[member[1]] = tensor
-        elif (found := split(key)) and (layer := names.find(found[0])):
-            is_magnitude = found[1] == MAGNITUDE
-            layers.setdefault(layer, {})[DORA if is_magnitude else found[1]] = (
-                from_magnitude(tensor) if is_magnitude else tensor
-            )
+    for layer, keys in found.layers.items():
+        if isinstance(layer, Layer):
+            layers[layer] = {kind: _as_stored(key, file_tensors[key]) for kind, key in keys.items()}
         else:
-            unknown[key] = tensor
-    # IA3's tensor is called "weight", as in every model: without IA3's other tensor it is none.
-    for layer in [layer for layer, tensors in layers.items() if tensors.keys() == {"weight"}]:
-        unknown[f"{names.name(layer, 'diffusers')}.weight"] = layers.pop(layer)["weight"]
+            unknown |= {key: file_tensors[key] for key in keys.values()}
+    for key in found.others:
+        if member := bundled(key):
+            embeddings.setdefault(member[0], {})[member[1]] = file_tensors[key]
+        else:
+            unknown[key] = file_tensors[key]
     if not (layers or embeddings or any(map(is_adapter_key, unknown))):
         raise UserError(
             f"{path.name}: the file contains no adapter",
             "Expected a LoRA file",
             "Choose another file; `onetrainer show` says what this one is",
         )
-    add_alphas(layers, metadata)
+    add_alphas(path, layers, metadata)
+    for tensors in layers.values():
+        _scale_bias(tensors)
     return LoraFile(layers, embeddings, unknown, metadata, detect_naming(file_tensors))
 
 
-def detect_naming(keys: Mapping[str, object]) -> Naming:
+def _as_stored(key: str, tensor: Tensor) -> Tensor:
+    """Return a tensor in the shape that LyCORIS gives it."""
+    parts = split(key)
+    if parts is not None and parts[1] == MAGNITUDE:
+        return from_magnitude(tensor)
+    return tensor.reshape(()) if parts is not None and parts[1] == ALPHA else tensor
+
+
+def _scale_bias(tensors: dict[str, Tensor]) -> None:
+    """Replace peft's bias of the up matrix by the change of the layer's bias that it is."""
+    bias = tensors.pop(UP_BIAS, None)
+    if bias is not None:
+        change = bias.float() * scale_of(tensors)
+        tensors["diff_b"] = tensors["diff_b"] + change if "diff_b" in tensors else change
+
+
+def detect_naming(keys: Iterable[str]) -> Naming:
     """Return the naming that a file's keys are closest to."""
-    for key in keys:
-        if key.startswith(("lora_unet_", "lora_te", "lycoris_", "oft_unet_")):
-            return "kohya"
-        if key.startswith(("diffusion_model.", "text_encoders.")):
-            return "comfyui"
-    return "diffusers"
+    labels = {naming_of(key) for key in keys}
+    return next((naming for label, naming in _NAMINGS.items() if label in labels), "diffusers")
+
+
+_NAMINGS: Mapping[str, Naming] = {
+    "kohya": "kohya", "LyCORIS": "kohya", "ComfyUI": "comfyui", "original": "comfyui",
+}  # fmt: skip
 
 
 def write_lora(

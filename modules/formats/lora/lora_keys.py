@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from onetrainer.model_files import adapter_layers
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, MID, UP
 
 PLAIN = frozenset({DOWN, UP, MID, ALPHA, DORA})
@@ -23,7 +24,4 @@ def scale_of(tensors: AdapterTensors) -> float:
 
 def rank_of(tensors: AdapterTensors) -> int | None:
     """Return the rank of a layer's adapter; None if none of its tensors is of low rank."""
-    for key in (DOWN, "hada_w1_b", "lokr_w2_b", "lokr_w1_b", "a2.weight"):
-        if key in tensors:
-            return len(tensors[key])
-    return None
+    return adapter_layers.rank_of({key: tensor.shape for key, tensor in tensors.items()})

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from modules.formats.embeddings.modelspec import IMPLEMENTATIONS, PREFIX, Layout
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of
 from modules.formats.lora.lora_names import Naming
-from modules.formats.lora.lora_peft import METADATA
 from onetrainer.families.registry import family_spec
 from onetrainer.files.own_json import NotOurs, parse_object
+from onetrainer.model_files.adapter_settings import METADATA
 
 IMPLEMENTATION = PREFIX + "implementation"
 DIM, ALPHA, ARGUMENTS = "ss_network_dim", "ss_network_alpha", "ss_network_args"

@@ -8,10 +8,10 @@ comfyanonymous/ComfyUI, comfy/lora.py; diffusers, loaders/lora_pipeline.py.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from modules.formats.original.layout import recipes
 from onetrainer.config.run.output import LoraNaming
 from onetrainer.families.registry import component_of, family_spec
 from onetrainer.model_files.adapter_keys import WRAPPED
+from onetrainer.model_files.original.layout import recipes
 
 LoraComponent = str
 """"unet", or the name of a text encoder."""

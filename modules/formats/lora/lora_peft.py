@@ -1,7 +1,5 @@
 """Specifics of peft and diffusers in LoRA files: no alpha, other DoRA scales, other shapes."""
 
-import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,16 +10,8 @@ from modules.formats.lora.lora_keys import PLAIN, AdapterTensors, rank_of, scale
 from modules.formats.lora.lora_names import Layer
 from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec, folder_of
-from onetrainer.files.own_json import NotOurs, parse_object
-from onetrainer.json_file import read_json
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, MID, UP
-
-METADATA = "lora_adapter_metadata"
-"""diffusers' JSON of peft's settings; its alphas are read, but not written."""
-
-
-WEIGHTS_FILE, SETTINGS_FILE = "adapter_model.safetensors", "adapter_config.json"
-"""Names of the files in a folder that peft has written."""
+from onetrainer.model_files.adapter_settings import alpha_of, settings_in
 
 
 def diffusers_tensors(
@@ -34,7 +24,7 @@ def diffusers_tensors(
     Raises:
         UserError: For tensors that the naming has no names for.
     """
-    others = sorted(tensors.keys() - (PLAIN - {MID}))
+    others = sorted(tensors.keys() - (PLAIN - {MID}) - {"diff_b"})
     if others or not {DOWN, UP} <= tensors.keys():
         raise UserError(
             f"{path.name}: diffusers' naming does not support {', '.join(others or tensors)}"
@@ -47,6 +37,8 @@ def diffusers_tensors(
         "lora_A.weight": _reshape_projection(base, layer, tensors[DOWN]),
         "lora_B.weight": _reshape_projection(base, layer, up),
     }
+    if "diff_b" in tensors:  # alpha is the rank in this naming, so that nothing scales it
+        renamed["lora_B.bias"] = tensors["diff_b"].flatten()
     if DORA in tensors:
         if tensors[DORA].shape[0] != len(up):
             raise UserError(
@@ -80,34 +72,17 @@ def from_magnitude(scale: Tensor) -> Tensor:
     return scale.reshape(-1, *[1] * max(scale.ndim - 1, 1))
 
 
-def with_settings_beside(path: Path, metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the metadata of a file with peft's settings, which it writes into a file beside it."""
-    settings = path.with_name(SETTINGS_FILE)
-    if path.name != WEIGHTS_FILE or METADATA in metadata or not settings.is_file():
-        return dict(metadata)
-    return {**metadata, METADATA: json.dumps(read_json(settings))}
+def add_alphas(
+    path: Path, layers: Mapping[Layer, dict[str, Tensor]], metadata: Mapping[str, str]
+) -> None:
+    """Add the alphas of peft's settings to layers without one. Raises UserError for damaged ones.
 
-
-def add_alphas(layers: Mapping[Layer, dict[str, Tensor]], metadata: Mapping[str, str]) -> None:
-    """Add the alphas of peft's settings to layers without one."""
-    try:
-        settings = parse_object(metadata.get(METADATA, "{}"))
-    except NotOurs:
-        return
-    for layer, tensors in layers.items():
-        component, rank = folder_of(layer.component), rank_of(tensors)
-        default = settings.get(f"{component}.lora_alpha", settings.get("lora_alpha"))
-        pattern = settings.get(f"{component}.alpha_pattern", settings.get("alpha_pattern")) or {}
-        alpha = next(
-            (
-                value
-                for path, value in pattern.items()
-                if f".{layer.path}".endswith("." + path.removeprefix("^"))
-            ),
-            default,
-        )
-        if alpha is None or rank is None or ALPHA in tensors:
+    path: Of the file, for messages.
+    """
+    settings = settings_in(path, metadata)
+    for layer, tensors in layers.items() if settings else ():
+        if ALPHA in tensors:
             continue
-        if settings.get(f"{component}.use_rslora", settings.get("use_rslora")):
-            alpha *= math.sqrt(rank)  # its scale is alpha / sqrt(rank)
-        tensors[ALPHA] = torch.tensor(float(alpha))
+        alpha = alpha_of(settings, folder_of(layer.component), layer.path, rank_of(tensors))
+        if alpha is not None:
+            tensors[ALPHA] = torch.tensor(alpha)

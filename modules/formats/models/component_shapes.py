@@ -9,9 +9,9 @@ from typing import Any
 from torch import Size, Tensor, nn
 
 from modules.formats.files.component_configs import Config
-from modules.formats.original.layout import TEXT_LEVEL
 from modules.memory import empty
 from onetrainer.families.spec import ComponentSpec
+from onetrainer.model_files.original.layout import TEXT_LEVEL
 
 ABOVE_TEXT_LEVEL = "text_projection."
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from modules.formats.files.tensor_source import LazyTensor
+from modules.formats.files.tensor_source import LazyTensor, as_lazy
 from modules.formats.models.whole_model import Description
 from modules.formats.original.layout import unused_names
-from modules.formats.original.recipe import Recipe
 from onetrainer.families.spec import FamilySpec
+from onetrainer.model_files.original.recipe import Recipe
 from onetrainer.model_files.prediction_hints import V_MARKER, ZERO_SNR_MARKER
 
 EMA = "model_ema."
@@ -67,6 +67,25 @@ def is_schedule_table(name: str) -> bool:
 def is_position_ids(name: str) -> bool:
     """Return whether an extra holds position ids: 0 to 76 in every file, not worth a note."""
     return name.endswith(".position_ids")
+
+
+def with_position_ids(extras: Mapping[str, LazyTensor]) -> tuple[dict[str, LazyTensor], list[str]]:
+    """Return extras with the position ids that every CLIP has, and a note if a file's were others.
+
+    Some programs cast them to a float type, in which the last ones are rounded, and train with it.
+    """
+    fixed, broken = dict(extras), list[str]()
+    for name, tensor in extras.items():
+        if is_position_ids(name) and tensor.shape:
+            ids = torch.arange(tensor.shape[-1]).expand(tensor.shape).contiguous()
+            broken += [] if torch.equal(tensor.read().double(), ids.double()) else [name]
+            fixed[name] = as_lazy(ids)
+    if not broken:
+        return fixed, []
+    return fixed, [
+        f"Corrected {', '.join(broken)}: they were not 0, 1, 2 …, so that programs that read them"
+        " place the words of a prompt wrongly. This program does not read them."
+    ]
 
 
 def standard_extras(

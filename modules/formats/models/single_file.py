@@ -10,7 +10,8 @@ from modules.formats.files.tensor_source import LazyTensor, cast_lazily
 from modules.formats.models.extras import is_schedule_table, markers, standard_extras
 from modules.formats.models.stored_configs import configs_to_store
 from modules.formats.models.whole_model import Tensors, WholeModel
-from modules.formats.original.layout import recipes, to_original
+from modules.formats.original.layout import to_original
+from onetrainer.model_files.original.layout import recipes
 
 
 def write_single_file(

@@ -8,20 +8,24 @@ from pathlib import Path
 from modules.formats.files.component_configs import Config, read_config
 from modules.formats.files.tensor_source import LazyTensor, open_tensors
 from modules.formats.models.component_shapes import shapes_of
-from modules.formats.models.extras import EMA, ema_recipe, extra_names, is_position_ids
+from modules.formats.models.extras import (
+    EMA,
+    ema_recipe,
+    extra_names,
+    is_position_ids,
+    with_position_ids,
+)
 from modules.formats.models.model_folder import EXTRAS_FILE, unwritten_components
 from modules.formats.models.whole_model import Description, WholeModel, drop_source_path
-from modules.formats.original.layout import (
-    open_component,
-    recipes,
-)
-from modules.formats.original.recipe import Recipe
-from modules.formats.original.vae_files import vae_recipes
+from modules.formats.original.layout import open_component
 from onetrainer.errors import UserError
 from onetrainer.families.spec import ComponentSpec
 from onetrainer.messages.formatting import counted, some
 from onetrainer.model_files.folders import weight_files
 from onetrainer.model_files.kinds import ModelFile
+from onetrainer.model_files.original.layout import in_spelling, recipes
+from onetrainer.model_files.original.recipe import Recipe
+from onetrainer.model_files.original.vae_files import vae_recipes
 
 Tensors = Mapping[str, LazyTensor]
 
@@ -105,7 +109,10 @@ def _open_file(
         name: shapes_of(components_by_name[name], config)
         for name, config in description.configs.items()
     }
-    plain = {name: recipes(components_by_name[name], shapes[name]) for name in shapes}
+    plain = {
+        name: in_spelling(recipes(components_by_name[name], shapes[name]), reader.names)
+        for name in shapes
+    }
     chosen = plain | ({"unet": [ema_recipe(recipe) for recipe in plain["unet"]]} if ema else {})
     ema_count = sum(name.startswith(EMA) for name in reader.names)
     if ema and not ema_count:
@@ -115,7 +122,8 @@ def _open_file(
     }
     taken = [recipe for component_recipes in plain.values() for recipe in component_recipes]
     extras = {name: reader.lazy(old) for name, old in extra_names(reader.names, taken).items()}
-    notes = _extra_notes(extras) + _ema_notes(ema_count, ema=ema)
+    extras, position_notes = with_position_ids(extras)
+    notes = _extra_notes(extras) + position_notes + _ema_notes(ema_count, ema=ema)
     return StoredModel(WholeModel(description, components, extras, reader.metadata), notes)
 
 
@@ -140,8 +148,8 @@ def _open_folder(
     if not (path / EXTRAS_FILE).is_file():
         return StoredModel(WholeModel(description, components, None, {}), notes)
     reader = stack.enter_context(open_tensors(path / EXTRAS_FILE))
-    extras = {name: reader.lazy(name) for name in reader.names}
-    notes += _extra_notes(extras)
+    extras, position_notes = with_position_ids({name: reader.lazy(name) for name in reader.names})
+    notes += _extra_notes(extras) + position_notes
     return StoredModel(WholeModel(description, components, extras, reader.metadata), notes)
 
 

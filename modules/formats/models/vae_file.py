@@ -15,11 +15,12 @@ from modules.formats.files.files import (
 )
 from modules.formats.files.tensor_source import LazyTensor, cast_lazily
 from modules.formats.models.whole_model import Tensors
-from modules.formats.original.layout import recipes, to_original
+from modules.formats.original.layout import to_original
 from onetrainer.errors import UserError
 from onetrainer.families.spec import ComponentSpec
 from onetrainer.files.atomic import atomic_file, atomic_folder
 from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS
+from onetrainer.model_files.original.layout import recipes
 
 CONFIG = "config.json"
 TORCH_FILE = {"format": "pt"}  # without it, some versions of diffusers refuse a file

@@ -1,8 +1,4 @@
-"""Names of each component's tensors in the original layout, for every base.
-
-Each name is derived from ours (those of diffusers and transformers), so one rule serves reading and
-writing, models of every width and the tests' tiny ones.
-"""
+"""Reading and writing of a component's tensors by the names of any layout."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -11,48 +7,13 @@ import torch
 from torch import Size, Tensor
 
 from modules.formats.files.tensor_source import LazyTensor, TensorReader, combine_lazily
-from modules.formats.original.open_clip import open_clip_recipes
-from modules.formats.original.recipe import Recipe, fits, merge, split
-from modules.formats.original.unet_names import unet_names
-from modules.formats.original.vae_names import is_attention_matrix, vae_name
+from modules.formats.original.recipe import merge, split
 from onetrainer.errors import UserError
-from onetrainer.families.spec import ComponentSpec
-from onetrainer.messages.formatting import counted
+from onetrainer.model_files.original.layout import find_tensors, spellings
+from onetrainer.model_files.original.recipe import Recipe
 
-TEXT_LEVEL = "text_model."  # some old files omit this level
 # Scale factors of a layer's weights that are stored as fp8. Source: ComfyUI's names of 2024, 2025.
 WEIGHT, SCALES = ".weight", (".scale_weight", ".weight_scale")
-
-
-def recipes(component: ComponentSpec, ours: Iterable[str]) -> list[Recipe]:
-    """Return how each tensor of a component's original is made of ours, sorted by its name.
-
-    ours: All the component's names; text encoders' with their `text_model.` level.
-
-    Raises:
-        KeyError: For a name that the layout does not have.
-    """
-    start, names = component.prefix, set(ours)
-    match component.names:
-        case "unet":
-            component_recipes = [
-                Recipe(start + name, (our_name,), "same")
-                for our_name, name in unet_names(names).items()
-            ]
-        case "vae":
-            component_recipes = [
-                Recipe(
-                    start + vae_name(our_name),
-                    (our_name,),
-                    "conv1x1" if is_attention_matrix(our_name) else "same",
-                )
-                for our_name in names
-            ]
-        case "open-clip":
-            component_recipes = open_clip_recipes(names, start)
-        case "same":
-            component_recipes = [Recipe(start + name, (name,), "same") for name in names]
-    return sorted(component_recipes, key=lambda recipe: recipe.original)
 
 
 def to_original(
@@ -87,6 +48,7 @@ def read_component(
         component_recipes, find_stored_names(reader, component_recipes, shapes), strict=True
     ):
         original = reader.read_as(stored, dtype)
+        require_numbers(reader, stored, original)
         # In separate memory: tensors that are fused in the file are freed and changed separately.
         copies = recipe.how in ("fused", "transposed")
         parts = split(recipe, original, [shapes[name] for name in recipe.ours])
@@ -112,7 +74,7 @@ def open_component(
         wanted = [shapes[name] for name in recipe.ours]
         for place, name in enumerate(recipe.ours):
             part = partial(_split_part, recipe, shapes=wanted, place=place)
-            state[name] = combine_lazily([reader.lazy(stored)], part)
+            state[name] = combine_lazily([_lazy(reader, stored)], part)
     return state
 
 
@@ -124,29 +86,55 @@ def find_stored_names(
     Raises:
         UserError: If tensors are missing or have another shape, or for scaled weights.
     """
-    stored, missing = [], []
-    for recipe in component_recipes:
-        name = next((spelling for spelling in _spellings(recipe) if spelling in reader), None)
-        wanted = [shapes[our_name] for our_name in recipe.ours]
-        if name is None or not fits(recipe, reader.shape(name), wanted):
-            missing.append(recipe.original)
-        else:
-            stored.append(name)
-    if missing:
+    present = {name: reader.shape(name) for name in reader.names}
+    found = find_tensors(present, component_recipes, shapes)
+    if found.problem:
         raise UserError(
-            f"{reader.tables[0].path}: {counted(len(missing), 'tensor')} missing or of another"
-            f" shape, first {missing[0]}",
+            f"{reader.tables[0].path}: {found.problem}",
             "Expected a complete model",
             "Choose another file: this one may be damaged, or for another model family",
             failure="model file",
         )
-    _refuse_scaled(reader, stored)
-    return stored
+    _refuse_scaled(reader, found.stored)
+    return list(found.stored)
+
+
+def require_numbers(reader: TensorReader, name: str, tensor: Tensor) -> None:
+    """Raise UserError for NaN and infinity in a tensor that was read."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return
+    wide = tensor if tensor.dtype.itemsize > 1 else tensor.float()  # fp8 has no minimum
+    low, high = wide.aminmax()  # five times as fast as isfinite, and NaN is NaN here too
+    if bool(low.isfinite() & high.isfinite()):
+        return
+    stored = reader.dtype(name)
+    what = "values that are no numbers (NaN or infinity)"
+    if stored != tensor.dtype and bool(reader.read(name).float().isfinite().all()):
+        what = f"values that are too large for {str(tensor.dtype).removeprefix('torch.')}"
+    raise UserError(
+        f"{reader.path(name).name}: the tensor {name} has {what}",
+        "Expected finite weights",
+        "Choose another file, or another precision"
+        if "too large" in what
+        else "Choose another file; the training of this one diverged, or it is damaged",
+        failure="model file",
+    )
+
+
+def _lazy(reader: TensorReader, name: str) -> LazyTensor:
+    """Return a tensor that is read when it is needed, and refused if it has no numbers."""
+
+    def read() -> Tensor:
+        tensor = reader.read(name)
+        require_numbers(reader, name, tensor)
+        return tensor
+
+    return LazyTensor(reader.dtype(name), reader.shape(name), read)
 
 
 def unused_names(names: Iterable[str], component_recipes: Iterable[Recipe]) -> list[str]:
     """Return the names in a file that no recipe uses, sorted."""
-    taken = {name for recipe in component_recipes for name in _spellings(recipe)}
+    taken = {name for recipe in component_recipes for name in spellings(recipe)}
     return sorted(set(names) - taken)
 
 
@@ -171,7 +159,3 @@ def _split_part(
     recipe: Recipe, originals: Sequence[Tensor], *, shapes: Sequence[Size], place: int
 ) -> Tensor:
     return split(recipe, originals[0], shapes)[place]
-
-
-def _spellings(recipe: Recipe) -> tuple[str, str]:
-    return recipe.original, recipe.original.replace(TEXT_LEVEL, "", 1)

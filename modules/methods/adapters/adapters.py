@@ -3,7 +3,7 @@
 `layer_settings` chooses the layers; the file of each kind computes its adapter.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from modules.formats.embeddings.embedding_file import bundled_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import AdapterTensors
 from modules.formats.lora.lora_names import Layer, LayerNames, LoraComponent
+from modules.formats.lora.lora_readers import reader_notes
 from modules.interfaces import ExportOptions, Family, Method, ParameterGroup
 from modules.memory.residency import move_module
 from modules.methods.adapters.export import adapter_metadata, with_alpha_folded
@@ -24,7 +25,7 @@ from modules.methods.adapters.layer_settings import plan_adapters
 from modules.methods.adapters.lean_product import MatrixCopies
 from modules.methods.adapters.merged import merged, tensors_of
 from modules.methods.adapters.registry import kind_of
-from modules.methods.adapters.start_file import load_start_file, without_layers
+from modules.methods.adapters.start_file import load_start_file, ranks_in, without_layers
 from modules.methods.adapters.weight_formulas import low_rank_change
 from modules.methods.layers.layer_presets import (
     adapter_name,
@@ -36,6 +37,7 @@ from onetrainer.config.base.amount import known
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.components import component_settings, trained_components
 from onetrainer.config.methods.low_rank import LoHa, LoKr, Lora, LowRank
+from onetrainer.config.run.output import LoraNaming
 from onetrainer.families.spec import Prediction
 from onetrainer.model_files.adapters import resolve_start_rank
 
@@ -74,16 +76,20 @@ class Adapters(Method):
         Raises:
             UserError: For patterns that match no layer, and for a start file that does not fit.
         """
+        names, networks, unread = layer_names(family), networks_of(family), unread_layers(family)
+        file = _start_file(section, names, unread)
+        ranks = ranks_in(file) if isinstance(section, LowRank) and not section.rank else {}
         if isinstance(section, LowRank) and not section.rank:
             section = resolve_start_rank(section)
-        names, networks = layer_names(family), networks_of(family)
         components = {name: networks[name] for name in trained_components(section, family.name)}
         kind = kind_of(section)
         adapters: dict[LoraComponent, nn.ModuleDict] = {
             component: nn.ModuleDict() for component in components
         }
         plans_by_name: dict[str, AdapterPlan] = {}
-        wanted, notes = plan_adapters(components, section, unread=family.unread_modules())
+        wanted, notes = plan_adapters(
+            components, section, unread=family.unread_modules(), ranks=ranks
+        )
         for plan in wanted:
             name = adapter_name(plan.layer)
             plans_by_name[name] = plan
@@ -91,12 +97,9 @@ class Adapters(Method):
         trained = {component: modules for component, modules in adapters.items() if modules}
         by_name = _adapters_by_name(trained)
         notes += kind.notes(by_name.values())
-        unread = unread_layers(family)
-        if section.start_from:
-            path = Path(section.start_from)
+        if file is not None:
             by_layer = {plans_by_name[name].layer: adapter for name, adapter in by_name.items()}
-            file = without_layers(read_lora(path, names), unread)
-            notes += load_start_file(path, file, by_layer, kind)
+            notes += load_start_file(Path(section.start_from), file, by_layer, kind)
         for adapter in by_name.values():
             adapter.apply_to()
         prediction = family.process.prediction
@@ -200,6 +203,10 @@ class Adapters(Method):
         )
         return [target]
 
+    def reader_notes(self, naming: LoraNaming) -> list[str]:
+        adapters = _adapters_by_name(self.adapters).values()
+        return reader_notes((adapter.tensors() for adapter in adapters), naming)
+
 
 def make_adapter(name: str, plan: AdapterPlan, kind: AdapterKind, *, seed: int) -> AdapterModule:
     """Make an adapter without effect, in float32 on its layer's device, not attached yet.
@@ -225,6 +232,13 @@ def limit_norm(adapter: AdapterModule, max_norm: float) -> None:
     factor = (max_norm / norm).clamp(max=1) ** (1 / len(matrices))
     for matrix in matrices:
         matrix.mul_(factor)
+
+
+def _start_file(section: Adapter, names: LayerNames, unread: Set[Layer]) -> LoraFile | None:
+    """Return the file that training continues from; None for a start from scratch."""
+    if not section.start_from:
+        return None
+    return without_layers(read_lora(Path(section.start_from), names), unread)
 
 
 def _adapters_by_name(adapters: Mapping[LoraComponent, nn.ModuleDict]) -> dict[str, AdapterModule]:

@@ -52,7 +52,7 @@ class Ia3Kind(AdapterKind):
     """(IA)³, trained factors of activations."""
 
     module = Ia3Adapter
-    keys = frozenset({FACTORS, ON_INPUT})
+    name = "IA3"
     algo = "ia3"
     sizes = "method.targets and method.layers"
     section: Ia3

@@ -8,7 +8,7 @@ seeds for each microbatch, and which gradient checkpointing restores: a recomput
 same. Source: kohya-ss/sd-scripts, networks/lora.py (which drops ranks for each image).
 """
 
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,6 +24,7 @@ from modules.methods.layers.layer_presets import is_chosen
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.low_rank import LowRank
 from onetrainer.model_files.adapter_keys import ALPHA
+from onetrainer.model_files.adapter_layers import kind_of
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class AdapterKind:
 
     Attributes:
         module: The adapter of a layer.
-        keys: The tensors of a layer in a file, alpha aside.
+        name: What a layer of a file is called that this kind trains.
         algo: The value of "algo" in sd-scripts' metadata; "" for none.
         network_module: The name of the program that reads such files, in sd-scripts' metadata.
         large: Matrices with large initial values, which keep their precision in fp16 when scaled
@@ -156,7 +157,7 @@ class AdapterKind:
     """
 
     module: ClassVar[Callable[..., AdapterModule]]
-    keys: ClassVar[Set[str]]
+    name: ClassVar[str]
     algo: ClassVar[str] = ""
     network_module: ClassVar[str] = "lycoris.kohya"
     large: ClassVar[tuple[str, ...]] = ()
@@ -172,7 +173,7 @@ class AdapterKind:
     @classmethod
     def recognizes(cls, tensors: AdapterTensors) -> bool:
         """Return whether a layer's tensors in a file are what this kind trains."""
-        return tensors.keys() - {ALPHA} == cls.keys
+        return kind_of(tensors.keys()) == cls.name
 
     def arguments(self) -> dict[str, str]:
         """Return the network arguments of sd-scripts' metadata, in LyCORIS' names."""

@@ -1,6 +1,7 @@
 """Choice of the layers that get an adapter, and their settings."""
 
 from collections.abc import Mapping, Set
+from types import MappingProxyType
 
 from torch import nn
 
@@ -24,10 +25,12 @@ def plan_adapters(
     section: Adapter,
     *,
     unread: Set[nn.Module] = frozenset(),
+    ranks: Mapping[Layer, int] = MappingProxyType({}),
 ) -> tuple[list[AdapterPlan], tuple[str, ...]]:
     """Return the adapters that a config wants, in the model's order, and notes for people.
 
     unread: Modules without effect, which get none.
+    ranks: Of layers whose rank no setting of a component or a rule chooses.
 
     Raises:
         UserError: For a rule that applies to no layer, and if no layer gets an adapter.
@@ -45,7 +48,7 @@ def plan_adapters(
     chosen = [
         plan
         for layer, (path, module) in layers.items()
-        if module not in unread and (plan := _plan(layer, path, module, kind))
+        if module not in unread and (plan := _plan(layer, path, module, kind, ranks.get(layer)))
     ]
     usable = [plan for plan in chosen if kind.has_effect(plan)]
     if not usable:
@@ -62,7 +65,9 @@ def plan_adapters(
     return usable, (f"{section.title} skips {count} {kind.skip_reason}: {format_names(names)}",)
 
 
-def _plan(layer: Layer, path: str, module: nn.Module, kind: AdapterKind) -> AdapterPlan | None:
+def _plan(
+    layer: Layer, path: str, module: nn.Module, kind: AdapterKind, own_rank: int | None
+) -> AdapterPlan | None:
     """Return None for a layer without adapter; a matching rule overrides the preset."""
     section = kind.section
     rule = rule_for(layer_name(layer.component, layer.path), section.layers)
@@ -72,7 +77,7 @@ def _plan(layer: Layer, path: str, module: nn.Module, kind: AdapterKind) -> Adap
     rate = rule.lr if rule and rule.lr is not None else network.lr
     if not isinstance(section, LowRank):
         return AdapterPlan(layer, module, None, None, rate)
-    rank, alpha = section.rank, section.alpha
+    rank, alpha = own_rank or section.rank, section.alpha
     if isinstance(network, UnetAdapter | TextEncoderAdapter):
         rank, alpha = network.rank or rank, network.alpha or alpha
     if isinstance(rule, AdapterLayerRule):

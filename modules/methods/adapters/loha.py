@@ -50,7 +50,7 @@ class LohaKind(AdapterKind):
     """LoHa, the elementwise product of two low-rank matrices."""
 
     module = LohaAdapter
-    keys = frozenset({"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"})
+    name = "LoHa"
     algo = "loha"
     large = ("hada_w1_b",)
     zero_initialized = ("hada_w2_a",)

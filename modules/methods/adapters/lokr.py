@@ -9,11 +9,9 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
-from modules.formats.lora.lora_keys import AdapterTensors
 from modules.methods.adapters.kind import AdapterKind, AdapterModule, AdapterPlan, LowRankModule
 from modules.methods.adapters.lycoris_modules import LokrModule, kron_bypass
 from onetrainer.config.methods.low_rank import LoKr
-from onetrainer.model_files.adapter_keys import ALPHA
 
 
 class LokrAdapter(LowRankModule, LokrModule):  # type: ignore[misc] # LyCORIS has no types
@@ -77,16 +75,12 @@ class LokrKind(AdapterKind):
     """LoKr, the Kronecker product of a small matrix and a larger one."""
 
     module = LokrAdapter
+    name = "LoKr"
     algo = "lokr"
     large = ("lokr_w1", "lokr_w1_a")
     zero_initialized = ("lokr_w2", "lokr_w2_b")
     sizes = "method.rank, factor, decompose_both and full_matrix"
     section: LoKr
-
-    @classmethod
-    def recognizes(cls, tensors: AdapterTensors) -> bool:
-        keys = tensors.keys() - {ALPHA}
-        return bool(keys) and all(key.startswith(("lokr_w1", "lokr_w2")) for key in keys)
 
     def arguments(self) -> dict[str, str]:
         return {

@@ -18,7 +18,7 @@ from modules.methods.adapters.kind import AdapterKind, AdapterPlan, LowRankModul
 from modules.methods.adapters.lean_product import low_rank_linear
 from modules.methods.adapters.lycoris_modules import LoConModule, bypass_forward_diff
 from onetrainer.config.methods.low_rank import Dora, Lora
-from onetrainer.model_files.adapter_keys import DORA, DOWN, UP
+from onetrainer.model_files.adapter_keys import DOWN, UP
 
 
 class LoraAdapter(LowRankModule, LoConModule):  # type: ignore[misc] # LyCORIS has no types
@@ -121,7 +121,7 @@ class LoraKind(AdapterKind):
     """LoRA, the product of two small matrices."""
 
     module: ClassVar[type[LoraAdapter]] = LoraAdapter
-    keys = frozenset({DOWN, UP})
+    name = "LoRA"
     network_module = "networks.lora"
     large = (DOWN,)
     zero_initialized = (UP,)
@@ -136,7 +136,7 @@ class DoraKind(LoraKind):
     """DoRA, LoRA with trained norms of the changed weight."""
 
     module = DoraAdapter
-    keys = frozenset({DOWN, UP, DORA})
+    name = "DoRA"
     network_module = AdapterKind.network_module
     section: Dora
 

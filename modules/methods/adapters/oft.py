@@ -102,7 +102,7 @@ class OftKind(AdapterKind):
     """OFT, orthogonal rotations of a layer's outputs in blocks."""
 
     module = OftAdapter
-    keys = frozenset({BLOCKS})
+    name = "OFT"
     algo = "diag-oft"
     sizes = "method.block_size"
     skip_reason = "whose outputs cannot be divided into blocks larger than 1"

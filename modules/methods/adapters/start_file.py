@@ -7,11 +7,13 @@ from pathlib import Path
 from modules.formats.lora.lora_file import LoraFile
 from modules.formats.lora.lora_keys import AdapterTensors, rank_of
 from modules.formats.lora.lora_names import Layer
+from modules.methods.adapters.energy import layers_of, share_left_out
 from modules.methods.adapters.kind import AdapterKind, AdapterModule
 from modules.methods.adapters.registry import KINDS
 from modules.methods.layers.layer_rules import format_names, layer_name
 from onetrainer.errors import UserError
-from onetrainer.model_files.adapter_keys import ALPHA, is_text_encoder_key
+from onetrainer.model_files.adapter_keys import ALPHA, UP, is_adapter_key, is_text_encoder_key
+from onetrainer.model_files.adapter_layers import ADDED
 
 
 def load_start_file(
@@ -22,12 +24,48 @@ def load_start_file(
     The adapters reproduce the file's effect for any alpha. Raises UserError for another kind of
     adapter, another rank, and layers that are not trained here, since they would be lost.
     """
-    _require_kind(path, file, kind)
-    _require_trained(path, file, adapters)
+    trained = _trainable(file)
+    _require_kind(path, trained, kind)
+    _require_trained(path, trained, adapters)
     for layer, adapter in adapters.items():
-        if layer in file.layers:
-            _copy_tensors(path, layer, file.layers[layer], adapter, kind)
-    return tuple(_notes(path, file, adapters))
+        if layer in trained.layers:
+            _copy_tensors(path, layer, trained.layers[layer], adapter, kind)
+    return (*_notes(path, trained, adapters), *_left_out(path, file))
+
+
+def ranks_in(file: LoraFile | None) -> dict[Layer, int]:
+    """Return the ranks of a file's layers."""
+    layers = file.layers if file else {}
+    return {layer: rank for layer, each in layers.items() if (rank := rank_of(each)) is not None}
+
+
+def _trainable(file: LoraFile) -> LoraFile:
+    """Return a file without changes of biases and norms, and with factors of changes applied."""
+    layers: dict[Layer, AdapterTensors] = {}
+    for layer, tensors in file.layers.items():
+        kept = {key: tensor for key, tensor in tensors.items() if key not in (*ADDED, "scalar")}
+        if "scalar" in tensors and (key := next((k for k in _LINEAR if k in kept), "")):
+            kept[key] = kept[key] * tensors["scalar"].to(kept[key])
+        if kept.keys() - {ALPHA}:
+            layers[layer] = kept
+    return replace(file, layers=layers)
+
+
+_LINEAR = (UP, "hada_w1_a", "lokr_w1", "lokr_w1_a")
+"""Matrices that a kind's change is a multiple of."""
+
+
+def _left_out(path: Path, file: LoraFile) -> list[str]:
+    """Return a note on what is not trained here and left out, with how much of the change it is."""
+    vectors = [{key: t for key, t in each.items() if key in ADDED} for each in file.layers.values()]
+    vectors = [each for each in vectors if each]
+    if not vectors:
+        return []
+    count = "layer" if len(vectors) == 1 else "layers"
+    return [
+        f"{path.name}: its changes of biases and norms, of {len(vectors)} {count}, are not trained"
+        f" and are left out: {share_left_out(file, vectors)}"
+    ]
 
 
 def without_layers(file: LoraFile, unread: Set[Layer]) -> LoraFile:
@@ -55,7 +93,7 @@ def _require_kind(path: Path, file: LoraFile, kind: AdapterKind) -> None:
 
 
 def _require_trained(path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule]) -> None:
-    unknown = sorted(key for key in file.unknown if not is_text_encoder_key(key))
+    unknown = sorted(k for k in file.unknown if is_adapter_key(k) and not is_text_encoder_key(k))
     if unknown:
         raise UserError(
             f"{path.name}: {len(unknown)} tensors are for layers that this model does not have,"
@@ -108,8 +146,8 @@ def _notes(path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule]) 
     notes = []
     if file.unknown:
         notes.append(
-            f"{path.name}: {len(file.unknown)} tensors match no layer and are ignored"
-            f" (such as {min(file.unknown)})"
+            f"{path.name}: {len(file.unknown)} tensors match no layer and are ignored (such as"
+            f" {min(file.unknown)}): {share_left_out(file, layers_of(file.unknown).values())}"
         )
     if file.embeddings:
         tokens = ", ".join(f'"{token}"' for token in file.embeddings)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from modules.formats.lora.lora_keys import AdapterTensors, scale_of
+from onetrainer.model_files.adapter_keys import ALPHA
+from onetrainer.model_files.adapter_layers import ADDED
 
 
 def merged_weight(weight: Tensor, tensors: AdapterTensors, strength: float) -> Tensor:
@@ -74,7 +76,7 @@ def _change(weight: Tensor, tensors: AdapterTensors) -> Tensor:
             )
         case {"diff": change} | {"w_norm": change}:
             return change
-        case {"diff_b": _} | {"b_norm": _}:
+        case _ if not tensors.keys() - {*ADDED, ALPHA}:  # of a bias alone
             return torch.zeros_like(weight)
         case _:
             return low_rank_change(tensors)

@@ -13,8 +13,8 @@ from typing import Literal
 from torch import Size
 from transformers import CLIPTextConfig, CLIPVisionConfig
 
-from modules.formats.original.open_clip import open_clip_recipes
-from modules.formats.original.recipe import Recipe
+from onetrainer.model_files.original.open_clip import open_clip_recipes
+from onetrainer.model_files.original.recipe import Recipe
 
 Tower = Literal["vision", "text"]
 Layout = Literal["transformers", "open_clip"]

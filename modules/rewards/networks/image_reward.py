@@ -19,7 +19,6 @@ from transformers.models.blip.modeling_blip import BlipVisionModel
 from transformers.models.blip.modeling_blip_text import BlipTextModel
 
 from modules.formats.files.tensor_source import open_tensors
-from modules.formats.original.recipe import Recipe
 from modules.memory.empty import build_empty
 from modules.memory.to_device import to_device
 from modules.rewards.networks.clip_pixels import clip_pixels
@@ -27,6 +26,7 @@ from modules.rewards.networks.heads import Head, empty_head, read_head
 from modules.rewards.networks.network_files import NetworkFiles, fill_network
 from onetrainer.errors import UserError
 from onetrainer.files.lines import split_lines
+from onetrainer.model_files.original.recipe import Recipe
 
 MAX_TOKENS = 35  # of a prompt
 # Mean and standard deviation of the head's outputs over its authors' images.

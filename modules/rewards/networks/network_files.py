@@ -14,10 +14,10 @@ from modules.formats.files.component_configs import read_config
 from modules.formats.files.hub_download import ERRORS, download, download_error
 from modules.formats.files.tensor_source import TensorReader
 from modules.formats.original.layout import read_component
-from modules.formats.original.recipe import Recipe
 from onetrainer.errors import UserError
 from onetrainer.model_files.folders import weight_files
 from onetrainer.model_files.hub import is_hub_name
+from onetrainer.model_files.original.recipe import Recipe
 
 Report = Callable[[str], None]
 

@@ -139,7 +139,7 @@ def test_shards_and_variants_of_a_folder_are_read(tmp_path, folders, run):
 def test_what_is_no_whole_model_is_refused_by_what_is_missing(tmp_path, folders, singles, run):
     tensors, bad = load_file(singles["sd15", "epsilon"]), tmp_path / "bad.safetensors"
     for start, message in (
-        (f"{UNET}out.2.weight", r"1 tensor missing.*out\.2\.weight"),
+        (f"{UNET}out.2.weight", r"1 tensor is missing.*out\.2\.weight"),
         ("first_stage_model.", r"bad\.safetensors.*no VAE"),
     ):
         save_file({n: t for n, t in tensors.items() if not n.startswith(start)}, bad)

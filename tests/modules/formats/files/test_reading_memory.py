@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from modules.formats.files.tensor_source import open_tensors
 from modules.formats.original.layout import read_component
-from modules.formats.original.recipe import Recipe
+from onetrainer.model_files.original.recipe import Recipe
 
 TENSORS, SIDE = 24, 1500  # 24 tensors of 9 MB in float32, 4.5 MB in bfloat16
 

@@ -20,7 +20,6 @@ from modules.formats.files.tensor_source import open_tensors
 from modules.formats.original.layout import (
     open_component,
     read_component,
-    recipes,
     to_original,
     unused_names,
 )
@@ -29,6 +28,7 @@ from onetrainer import ROOT
 from onetrainer.errors import UserError
 from onetrainer.families.registry import family_spec
 from onetrainer.families.stable_diffusion import SD15, SDXL
+from onetrainer.model_files.original.layout import recipes
 from tests.close import close
 from tests.each import each
 
@@ -226,7 +226,9 @@ def test_missing_and_misshapen_tensors_are_named_as_in_the_file(tmp_path):
     state = {"conv_in.weight": torch.zeros(8, 4, 3, 3), "conv_in.bias": torch.zeros(8)}
     start = "model.diffusion_model.input_blocks.0.0."
     save_file({start + "weight": torch.zeros(8, 9, 3, 3)}, tmp_path / "x.safetensors")
-    first = re.escape(f"x.safetensors: 2 tensors missing or of another shape, first {start}bias")
+    first = re.escape(
+        f"x.safetensors: 1 tensor is missing and 1 of another shape, first {start}bias"
+    )
     with pytest.raises(UserError, match=first):
         read(tmp_path / "x.safetensors", "sd15", "unet", state)
 

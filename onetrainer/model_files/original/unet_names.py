@@ -42,12 +42,28 @@ def _original(ours: str, names: set[str]) -> str:
     return f"{block}.{RESNET.get(inner, inner)}.{leaf}"  # attentions have the same names inside
 
 
+def layer_spelled_alike(layer: str) -> str:
+    """Return a layer's name, of either layout and with dots or without, as one spelling of it."""
+    bare = layer.replace(".", "_")
+    if bare in _TOP_ALIKE:
+        return _TOP_ALIKE[bare]
+    try:
+        # Which place an upsampler has depends on what is beside it, but there is only one.
+        block, rest = _block(layer, set())
+    except KeyError:
+        return re.sub(r"(output_blocks_\d+)_[12]_conv$", r"\1_1_conv", bare)
+    return f"{block}.{RESNET.get(rest, rest)}".replace(".", "_")
+
+
+_TOP_ALIKE = {ours.replace(".", "_"): original.replace(".", "_") for ours, original in TOP.items()}
+
+
 def _block(ours: str, names: set[str]) -> tuple[str, str]:
     """Return the numbered block of a tensor, and its name inside that block."""
-    if match := re.match(r"mid_block\.(resnets|attentions)\.(\d)\.(.+)", ours):
+    if match := re.match(r"mid_block[._](resnets|attentions)[._](\d)[._](.+)", ours):
         kind, index, rest = match.groups()
         return f"middle_block.{1 if kind == 'attentions' else 2 * int(index)}", rest
-    match = re.match(r"(down|up)_blocks\.(\d)\.(\w+)\.(\d)\.(.+)", ours)
+    match = re.match(r"(down|up)_blocks[._](\d)[._]([a-z]+)[._](\d)[._](.+)", ours)
     if match is None:
         raise KeyError(ours)
     side, block, kind, index, rest = match.groups()

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from modules.formats.original.layout import recipes
-from modules.formats.original.recipe import Recipe
-from modules.formats.original.vae_names import modern_vae_name
 from onetrainer.families.spec import ComponentSpec
+from onetrainer.model_files.original.layout import recipes
+from onetrainer.model_files.original.recipe import Recipe
+from onetrainer.model_files.original.vae_names import modern_vae_name
 
 ORIGINAL_MARKER = "encoder.mid.block_1.norm1.weight"  # a name only the original layout has
 

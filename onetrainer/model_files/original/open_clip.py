@@ -6,7 +6,7 @@ Source: the model definition of mlfoundations/open_clip.
 import re
 from collections.abc import Iterable
 
-from modules.formats.original.recipe import Recipe
+from onetrainer.model_files.original.recipe import Recipe
 
 TOP = {
     "text_model.embeddings.token_embedding.weight": "token_embedding.weight",

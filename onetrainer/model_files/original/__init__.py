@@ -1,0 +1,1 @@
+"""Names of a model's tensors in every kind of file, and their shapes."""
