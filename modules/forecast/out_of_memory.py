@@ -32,7 +32,7 @@ SAFE = "Everything up to the last checkpoint is safe."
 
 def explain_failure(folder: RunFolder) -> Failed:
     """Explain a run's latest out-of-memory failure; raise any error on the way."""
-    config = resolve(migrate(read_json(folder.config), source=""), source="")
+    config = resolve(migrate(read_json(folder.config), source="", goes_on=True), source="")
     return explain_out_of_memory(config, phase_of(read_all(folder.events)))
 
 

@@ -45,7 +45,9 @@ def export_checkpoint(folder: RunFolder, request: ConvertRequest, report: Report
             "Choose another step",
         ) from error
     record = read_record(folder, step)
-    document = record.config or migrate(read_json(folder.config), source=str(folder.config))
+    document = record.config or migrate(
+        read_json(folder.config), source=str(folder.config), goes_on=True
+    )
     # Of how long anything trains, nothing is needed here.
     config = estimated(resolve(document, source=str(folder.config)))
     use_hardware(config.hardware)

@@ -111,7 +111,7 @@ def _start(folder: RunFolder, inbox: Inbox, world: World, note: str) -> int:
 
     note: Why the start before failed. Raises EntryLost.
     """
-    document = migrate(read_json(folder.config), source=str(folder.config))
+    document = migrate(read_json(folder.config), source=str(folder.config), goes_on=True)
     written = resolve(document, source=str(folder.config))
     digest = hashlib.sha256(written.model_dump_json().encode()).hexdigest()  # to detect changes
     config = with_decided_lengths(written, folder)

@@ -18,7 +18,9 @@ _NUMBER = r":\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*\)"
 _MARKS = re.compile(rf"\\[()\[\]\\]?|{_NUMBER}|[()\[\]]")
 _ESCAPED = {"\\(": "\x01", "\\)": "\x02"}
 """Parentheses that are text in ComfyUI, by characters that no prompt has."""
-_WEIGHTED = re.compile(rf"\([^()]*{_NUMBER}")
+_WEIGHTED = re.compile(r"\([^()]*:\s*[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*\)")
+_DEEPEST = 100
+"""Levels of parentheses that are read, deeper ones are text; ComfyUI fails at a thousand."""
 
 
 @dataclass
@@ -77,23 +79,23 @@ def _comfyui_pieces(text: str) -> list[tuple[str, float]]:
     for escaped, mark in _ESCAPED.items():
         text = text.replace(escaped, mark)
     found: list[tuple[str, float]] = []
-    waiting = [(text, 1.0, False)]
-    while waiting:  # not recursive: prompts may nest deeper than Python does
-        part, weight, is_plain = waiting.pop()
-        if is_plain:
+    waiting = [(text, 1.0, 0)]
+    while waiting:
+        part, weight, depth = waiting.pop()
+        if depth < 0 or depth > _DEEPEST:
             found.append((part, weight))
             continue
         inner = []
         for group in _groups(part):
             if len(group) < 2 or group[0] != "(" or group[-1] != ")":
-                inner.append((group, weight, True))
+                inner.append((group, weight, -1))
                 continue
             content, _, number = group[1:-1].rpartition(":")
             own = _number(number) if content else None
             if own is None:
-                inner.append((group[1:-1], weight * _WITHOUT_NUMBER, False))
+                inner.append((group[1:-1], weight * _WITHOUT_NUMBER, depth + 1))
             else:
-                inner.append((content, own, False))
+                inner.append((content, own, depth + 1))
         waiting += reversed(inner)
     originals = str.maketrans({mark: escaped[1:] for escaped, mark in _ESCAPED.items()})
     return [(part.translate(originals), weight) for part, weight in found] or [("", 1.0)]

@@ -171,6 +171,10 @@ def _numbered_folder_problems(
             )
 
 
+_UNMEASURED = 4
+"""Times the measured images, from which on a split keeps many from training for nothing."""
+
+
 def _split_problems(
     config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
 ) -> Iterator[Problem]:
@@ -196,6 +200,17 @@ def _split_problems(
             "Put more images into the folder."
             if folder
             else "Increase the validation split, or choose a folder of validation images.",
+        )
+    measured = len(dataset.validation or ())
+    if not folder and measured and dataset.held_out > _UNMEASURED * measured:
+        fraction = measured / (dataset.held_out + len(dataset.items))
+        yield warning(
+            "validation.split",
+            f"{dataset.held_out:,} images are kept from training and {measured:,} of them are"
+            " measured",
+            "Expected not many more than are measured (validation.max_images)",
+            "Lower the split, so that the others are trained, or measure more.",
+            to=float(f"{fraction:.2g}"),
         )
     if isinstance(config.objective, AlignProp):
         return  # tokens are trained with prompts

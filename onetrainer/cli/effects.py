@@ -27,7 +27,7 @@ def note_effects(config: TrainConfig, file: Path) -> None:
 def ask_for_effects_of(run: RunFolder, *, is_meant: bool) -> None:
     """Ask the same of a run that is to go on in its folder."""
     try:
-        config = resolve(load_document(run.config), source=str(run.config))
+        config = resolve(load_document(run.config, goes_on=True), source=str(run.config))
     except UserError:  # which the run itself reports
         return
     _ask(new_effects(config, run.path.parent, is_new=False), run, is_meant=is_meant)

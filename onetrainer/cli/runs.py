@@ -43,7 +43,7 @@ def fork(options: argparse.Namespace) -> int:
     """Start a new run that goes on from a kept checkpoint of another one."""
     source = open_run(options.run)
     state = state_at(source, options.step)
-    document = presets.load_document(source.config)
+    document = presets.load_document(source.config, goes_on=True)
     document = presets.with_value(document, "output.folder", str(source.path.parent))
     document = presets.with_overrides(document, options.set)
     config = _checked(document, options.run_folder, source=str(source.config))
@@ -98,7 +98,9 @@ def _running(path: Path) -> Run:
 def _set_processes(folder: RunFolder, count: int) -> None:
     """Change how many processes train a run, in its config."""
     document = presets.with_value(read_json(folder.config), _PROCESSES, count)
-    presets.resolve(migrate(document, source=str(folder.config)), source=str(folder.config))
+    presets.resolve(
+        migrate(document, source=str(folder.config), goes_on=True), source=str(folder.config)
+    )
     try:
         write_atomic(folder.config, (json.dumps(document, indent=2) + "\n").encode())
     except OSError as error:

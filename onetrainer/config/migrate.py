@@ -89,16 +89,20 @@ def interval_with_unit(document: Document) -> Document:
     return {**document, "validation": section}
 
 
-def _steps_of_one_bucket(document: Document) -> Document:
-    """Keep the steps of begun runs, each of one bucket, as they were before version 9.
+def _as_begun(document: Document) -> Document:
+    """Keep what version 9 changed, for a run that has begun before it."""
+    training = {"mixes_shapes": False, **_section(document, "training")}
+    validation = {"split_by": "folders", **_section(document, "validation")}
+    return {**document, "training": training, "validation": validation}
 
-    The file of a run has every setting. Others are of runs to come.
-    """
-    training = _section(document, "training")
-    is_of_run = {"steps", "batch_size", "accumulation", "seed"} <= training.keys()
-    if not is_of_run or not {"model", "data", "method", "output"} <= document.keys():
+
+def _as_new(document: Document) -> Document:
+    """Take what version 9 changed, for runs to come: the files of runs state every setting."""
+    validation = _section(document, "validation")
+    if validation.get("split_by") != "folders":
         return document
-    return {**document, "training": {"mixes_shapes": False, **training}}
+    del validation["split_by"]
+    return {**document, "validation": validation}
 
 
 def _renamed(value: Any, path: list[str], names: list[str]) -> Any:
@@ -135,19 +139,22 @@ MIGRATIONS: dict[int, Callable[[Document], Document]] = {
     5: _settings_renamed,
     6: _settings_renamed,
     7: interval_with_unit,
-    8: _steps_of_one_bucket,
 }
 
 
+_OWN_STEPS = 9
+"""Since this version a begun run has other steps and another split than one to come."""
 _RENAMED_AFTER = 5
 """The last version with the oldest former names: the migrations from it only rename settings."""
 
 
-def migrate(document: Document, *, source: str) -> Document:
+def migrate(document: Document, *, source: str, goes_on: bool = False) -> Document:
     """Return the document in the current layout.
 
     A document without a version counts as current, but may use former names of settings: no current
     setting has one of them.
+
+    goes_on: Whether it is of a run that goes on as it began, and not of one to come.
 
     Raises UserError: the version is newer than this program, or not a number.
     """
@@ -164,6 +171,8 @@ def migrate(document: Document, *, source: str) -> Document:
             f"This program supports versions up to {VERSION}",
             "Update the program, or create the settings again in this version.",
         )
-    for step in range(version, VERSION):
+    for step in range(version, len(MIGRATIONS) + 1):
         document = MIGRATIONS[step](document)
+    if version < _OWN_STEPS:
+        document = _as_begun(document) if goes_on else _as_new(document)
     return {**document, "version": VERSION}

@@ -38,6 +38,7 @@ class Dataset:
     items: training and prior images, concept after concept. validation: None without validation.
     notes: what is wrong with the files, beside those in `skipped` and captions that are missing.
     unexamined: number of images whose pixels nobody has decoded yet, so that they may be damaged.
+    held_out: number of images that the validation split keeps from training, measured or not.
     """
 
     concepts: tuple[ConceptSettings, ...]
@@ -46,6 +47,7 @@ class Dataset:
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     unexamined: int = 0
+    held_out: int = 0
 
     @property
     def uncaptioned(self) -> int:
@@ -178,6 +180,7 @@ def split(
         validation,
         tuple(skipped_item for index in indexes for skipped_item in index.skipped),
         tuple(_notes(concepts, indexes)),
+        held_out=len(excluded),
     )
 
 
@@ -232,20 +235,22 @@ def select_validation(
     order of hashes, so that one more image may move another one.
 
     groups: number of each item's group of near-duplicates, of which all or none are taken. A group
-    has the hash of its first image. Groups that would exceed half of the images, or the number,
-    are skipped; if all of them would, the smallest one is taken. Raises UserError if all images are
-    near-duplicates.
+    has the lowest hash of its images, and in the order that of its first one. Groups that would
+    exceed half of the images, or the number, are skipped; if all of them would, the smallest one is
+    taken. Raises UserError if all images are near-duplicates.
     """
     if len(items) < 2:
         return list(items)
     members: dict[int, list[int]] = {}
     for position, group in enumerate(groups):
         members.setdefault(group, []).append(position)
-    keys = {group: _split_key(items[at[0]], section, concepts) for group, at in members.items()}
+    hashes = [_split_key(item, section, concepts) for item in items]
+    is_single = section.split_by == "images"
+    keys = {g: min(hashes[n] for n in (at if is_single else at[:1])) for g, at in members.items()}
     ordered = [members[group] for group in sorted(members, key=keys.__getitem__)]
     most = validation_count(section, len(items))
-    if section.split_by == "images":
-        most, bound = len(items) // 2, _split_bound(section, len(items))
+    if is_single:
+        most, bound = len(items) // 2, int(section.split * 2**64).to_bytes(8, "big")
         ordered = ordered[: max(1, sum(key < bound for key in keys.values()))]
     selected: set[int] = set()
     for places in ordered:
@@ -262,18 +267,6 @@ def select_validation(
         smallest = min(members.values(), key=len)
         selected.update(smallest)
     return [item for position, item in enumerate(items) if position in selected]
-
-
-def _split_bound(section: Validation, images: int) -> bytes:
-    """Return the hash below which images are taken: the split, as a part of all hashes.
-
-    It is halved until no more are expected than are measured: in halves, so that single images
-    seldom change it.
-    """
-    fraction = section.split
-    while section.max_images and fraction * images > section.max_images:
-        fraction /= 2
-    return int(fraction * 2**64).to_bytes(8, "big")
 
 
 def _measured(

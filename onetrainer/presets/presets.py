@@ -58,12 +58,13 @@ def load(
     return with_overrides(load_document(path), overrides)
 
 
-def load_document(path: Path, *, parents: tuple[Path, ...] = ()) -> Document:
+def load_document(path: Path, *, parents: tuple[Path, ...] = (), goes_on: bool = False) -> Document:
     """Return a config file's settings, migrated, merged with the preset it extends, paths absolute.
 
-    parents: The files that extend this one. Raises UserError: the file cannot be read as a config.
+    parents: The files that extend this one. goes_on: see `migrate`. Raises UserError: the file
+    cannot be read as a config.
     """
-    document = migrate(read_config(path), source=str(path))
+    document = migrate(read_config(path), source=str(path), goes_on=goes_on)
     _require_paths(document, source=str(path))
     base = document.get("extends")
     document = _with_paths(document, partial(_absolute, folder=path.absolute().parent))
@@ -271,7 +272,7 @@ def change_config(path: Path, changes: Mapping[str, Any]) -> None:
 
     Raises UserError: The config is not valid then, or cannot be written.
     """
-    document = migrate(read_json(path), source=str(path))
+    document = migrate(read_json(path), source=str(path), goes_on=True)
     for setting, value in changes.items():
         document = with_value(document, setting, value)
     config = resolve(document, source=str(path))

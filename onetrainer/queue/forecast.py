@@ -64,7 +64,7 @@ def forecast_missing(
             if entry.job:
                 seconds = _seconds_of_job(entry)
             else:
-                config = resolve(load_document(entry.folder.config), source=entry.run)
+                config = resolve(load_document(entry.folder.config, goes_on=True), source=entry.run)
                 key = _without_same_time(config)
                 known[key] = seconds = known[key] if key in known else seconds_of(config)
         except (UserError, OSError):  # which the run itself reports

@@ -145,7 +145,7 @@ def rate_change(
     if not recorded or step < 1:
         return None
     source = "the checkpoint's config"
-    ran = resolve(migrate(dict(recorded), source=source), source=source)
+    ran = resolve(migrate(dict(recorded), source=source, goes_on=True), source=source)
     steps = [each.training.steps for each in (ran, config)]
     if steps[0] == steps[1] or not all(isinstance(count, int) for count in steps):
         return None
@@ -160,7 +160,7 @@ def rate_change(
 
 def _changed(recorded: Mapping[str, Any], config: TrainConfig) -> Iterator[Difference]:
     source = "the checkpoint's config"
-    before = resolve(migrate(dict(recorded), source=source), source=source)
+    before = resolve(migrate(dict(recorded), source=source, goes_on=True), source=source)
     for one in differences(before, config):
         # A setting that only one variant has is part of the change of the variant.
         if one.path not in _WITHOUT_EFFECT and not (one.left_lacks or one.right_lacks):

@@ -36,7 +36,7 @@ def loss_weight(section: Weighting, signal: float, noise: float, *, is_noise: bo
     """Return the loss weight of a noise level.
 
     signal, noise: The parts of noisy latents. is_noise: whether the model predicts noise, and not
-    velocity. As the signal goes to 0 the weight of velocity does, except where `trains_velocity`.
+    velocity. As the signal goes to 0 the weight of velocity does, except where `trains_pure_noise`.
     """
     ratio = (signal / noise) ** 2 if noise else math.inf
     match section:

@@ -25,7 +25,7 @@ def prepared_fork(
     """
     state = state_at(source, step)
     if config is None:
-        document = load_document(source.config)
+        document = load_document(source.config, goes_on=True)
         document = with_value(document, "output.folder", str(source.path.parent))
         config = resolve(document, source=str(source.config))
     config = with_absolute_paths(config)

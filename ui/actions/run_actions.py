@@ -282,7 +282,7 @@ class RunActions:
         context, folder = self._context, self._context.session.folder
         if folder is None or context.session.has_worker:
             return True
-        config = resolve(load_document(folder.config), source=str(folder.config))
+        config = resolve(load_document(folder.config, goes_on=True), source=str(folder.config))
         return confirm_run(context, folder, config, is_new=False)
 
     def _confirm_new_run(self) -> bool:

@@ -51,7 +51,7 @@ def changes_with_chosen_rate(
     """
     folder = context.session.folder
     assert folder is not None, "there is a run to resume"
-    document = load_document(folder.config)
+    document = load_document(folder.config, goes_on=True)
     for path, value in changes.items():
         document = with_value(document, path, value)
     config = resolve(document, source=str(folder.config))

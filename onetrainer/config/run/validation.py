@@ -83,7 +83,7 @@ class Validation(Section):
             search="most",
         ),
     ] = 50
-    """Measures at most this many images, always the same ones; the split takes no more than these.
+    """Measures at most this many images, always the same ones. A split may keep more from training.
     0 means all. More is more exact and slower. 50 is usual."""
 
     seed: Annotated[

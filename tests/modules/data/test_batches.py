@@ -20,7 +20,7 @@ from onetrainer.dataset.transforms import image_transform, size_conditioning
 from onetrainer.errors import UserError
 from tests import exact, tiny
 from tests.batches import distance, loss_of, some_weights
-from tests.close import close, near
+from tests.close import FLOAT64, ROUNDINGS, close, near
 from tests.modules.data.conftest import noise
 from tests.transforms import load_pixels
 
@@ -116,8 +116,7 @@ def test_a_step_of_several_shapes_has_the_gradient_of_its_images_one_by_one(benc
             for plan in (replace(step, microbatches=microbatches) for microbatches in cut)
         )
         assert len(step.microbatches) < len(step.images) or len(step.images) == 1
-        print("DIST", distance(found, expected))
-        assert distance(found, expected) < 1e-4
+        assert distance(found, expected) < ROUNDINGS * FLOAT64
 
 
 def test_short_captions_are_followed_by_the_empty_prompt(bench):

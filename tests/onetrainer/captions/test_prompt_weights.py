@@ -51,10 +51,12 @@ def test_weights_are_read_as_the_program_documents_them(style, cases):
         assert [weight for _, weight in found] == pytest.approx([w for _, w in expected]), text
 
 
-def test_a_text_of_parentheses_is_read_however_deep():
-    for style in ("a1111", "comfyui"):
-        ((word, weight),) = weighted_pieces("(" * 2000 + "a" + ")" * 2000, style)
-        assert (word, weight) == ("a", pytest.approx(1.1**2000))
+def test_parentheses_are_read_to_a_depth_that_no_prompt_has():
+    for style, depth in (("a1111", 2000), ("comfyui", 100)):
+        ((word, weight),) = weighted_pieces("(" * depth + "a" + ")" * depth, style)
+        assert (word, weight) == ("a", pytest.approx(1.1**depth))
+    ((word, weight),) = weighted_pieces("(" * 20_000 + "a" + ")" * 20_000, "comfyui")
+    assert (len(word), weight) == (1 + 2 * (20_000 - 101), pytest.approx(1.1**101))
 
 
 def test_without_weights_a_text_stays_as_it_is():
@@ -62,5 +64,5 @@ def test_without_weights_a_text_stays_as_it_is():
 
 
 def test_a_number_shows_that_weights_are_meant():
-    assert has_weights("a (very red:1.3) cat")
+    assert all(map(has_weights, ["a (very red:1.3) cat", "(a:1e1)", "(a: 1_0)", "(a:-.5 )"]))
     assert not any(map(has_weights, ["a cat (1980)", "ratio 16:9)", "(in rome: 2 cats)"]))

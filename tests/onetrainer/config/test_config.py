@@ -150,9 +150,6 @@ def test_remedy_of_an_optional_setting_does_not_mention_null():
     assert problem.remedy == "Correct it, or leave it out."
 
 
-# As in the file of a run, which has every setting.
-RUN = {"training": {"steps": 7, "batch_size": 2, "accumulation": 8, "seed": 0}}
-RUN |= {"model": {}, "data": {}, "method": {"kind": "lora"}, "output": {}}
 OLD = {
     1: ({"method": {"train_text_encoder": True}}, "method.text_encoders.te1.train", True),
     2: ({"hardware": {"gradient_checkpointing": True}}, "hardware.gradient_checkpointing", "block"),
@@ -163,7 +160,7 @@ OLD = {
         True),
     6: ({"method": {"text_encoder_2": {"train": True}}}, "method.text_encoders.te2.train", True),
     7: ({"validation": {"every": 2, "unit": "epochs"}}, "validation.every", "2 epochs"),
-    8: (RUN, "training.mixes_shapes", False),
+    8: ({"validation": {"split_by": "folders"}}, "validation.split_by", "images"),
 }  # fmt: skip
 
 
@@ -174,9 +171,13 @@ def test_a_file_of_each_earlier_version_migrates():
         assert value_at(config.model_dump(mode="json"), path) == value, version
 
 
-def test_a_preset_from_before_mixed_steps_gets_them():
-    document = {"version": 8, "training": {"batch_size": 2, "accumulation": 8}}
-    assert resolve(migrate(document, source=""), source="").training.mixes_shapes
+def test_a_begun_run_keeps_its_steps_and_its_split_and_a_new_one_of_its_file_does_not():
+    begun = {"version": 8, "training": {"batch_size": 2}, "validation": {"split_by": "folders"}}
+    found = []
+    for goes_on in (True, False):
+        config = resolve(migrate(begun, source="", goes_on=goes_on), source="")
+        found.append((config.training.mixes_shapes, config.validation.split_by))
+    assert found == [(False, "folders"), (True, "images")]
 
 
 def test_every_renamed_setting_exists_and_migrates():

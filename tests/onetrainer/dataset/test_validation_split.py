@@ -76,13 +76,29 @@ def test_images_that_come_or_go_move_no_other_to_the_other_side(forty, tmp_path)
     assert before & both and after - both
 
 
-@each(("most", "fewest", "highest"), [(0, 330, 470), (50, 20, 50), (1, 1, 1)])
-def test_about_the_split_is_held_out_and_no_more_than_are_measured(most, fewest, highest):
-    section = config(".", split=0.4, max_images=most).validation
-    items = [Item(None, ("",), 64, 64, name=f"{number}.png") for number in range(1000)]
+def test_about_the_split_is_held_out_of_any_number_of_images_and_each_stays_on_its_side():
+    section = config(".", split=0.1, max_images=50).validation
+    concept, sides = SimpleNamespace(identity=""), []
+    for count in (500, 501, 1000, 2000):
+        items = [Item(None, ("",), 64, 64, name=f"{number}.png") for number in range(count)]
+        held_out = select_validation(items, section, range(count), concepts=[concept])
+        sides.append({item.name for item in held_out} & {f"{n}.png" for n in range(500)})
+        assert 0.06 < len(held_out) / count < 0.14  # four deviations of 500
+    assert sides == sides[:1] * 4
+
+
+def test_a_near_duplicate_that_comes_never_takes_its_group_out_of_validation():
+    section = config(".", split=0.3).validation
     concept = SimpleNamespace(identity="")
-    held_out = select_validation(items, section, range(1000), concepts=[concept])
-    assert fewest <= len(held_out) <= highest * 1.4
+    for number in range(40):
+        names = [f"{number}-{kind}.png" for kind in ("b", "a", *range(6))]
+        items = [Item(None, ("",), 64, 64, name=name) for name in names]
+        groups = [0, 0, *range(1, 7)]
+        few, more = (
+            {item.name for item in select_validation(some, section, of, concepts=[concept])}
+            for some, of in ((items[1:], groups[1:]), (items, groups))
+        )
+        assert names[1] not in few or names[1] in more
 
 
 def test_by_an_exact_number_another_image_moves_at_most_one_to_the_other_side(tmp_path):

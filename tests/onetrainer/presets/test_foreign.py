@@ -22,8 +22,8 @@ def refused(path):
 @each(
     ("document", "noun"),
     [
-        ({"__version": 11, "training_method": "LORA", "optimizer": {}}, "OneTrainer before"),
-        ({"base_model_name": "a", "model_type": "B", "batch_size": 4}, "OneTrainer before"),
+        ({"__version": 11, "training_method": "LORA", "optimizer": {}}, "version of OneTrainer"),
+        ({"base_model_name": "a", "model_type": "B", "batch_size": 4}, "version of OneTrainer"),
         ({"LoRA_type": "Standard", "train_data_dir": "", "network_dim": 8}, "kohya's GUI"),
         ({"model_family": "sdxl", "lora_type": "standard"}, "SimpleTuner"),
         ({"--model_family": "sdxl", "--data_backend_config": "a.json"}, "SimpleTuner"),
