@@ -19,14 +19,12 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import batch_plan
 from onetrainer.dataset.pixel_facts import PixelFacts
-from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
-from onetrainer.files.inside import is_inside, read_inside
-from onetrainer.files.own_json import NotOurs, read_json_as
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.messages.formatting import counted
 from onetrainer.rewards.prompts import prompt_plan
 from onetrainer.rules.rules import check_rules
+from onetrainer.run.decided_lengths import decided_lengths
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase
 from onetrainer.run.run_folder import RunFolder, cannot_write
@@ -52,7 +50,7 @@ def with_decided_lengths(config: TrainConfig, folder: RunFolder) -> TrainConfig:
         UserError: If their record is damaged.
     """
     amounts = lengths(config)
-    steps = _read(folder) if amounts else {}
+    steps = decided_lengths(folder) if amounts else {}
     if any(str(amount) not in steps for amount in amounts):
         return config
     return in_steps(config, lambda amount: steps[str(amount)])
@@ -68,7 +66,7 @@ def decide_lengths(run: Run) -> Run:
         CachingStopped: If asked to stop while the images are read.
         UserError: If the lengths do not go together, or cannot be recorded.
     """
-    known, config = _read(run.folder), run.config
+    known, config = decided_lengths(run.folder), run.config
     missing = [amount for amount in lengths(config) if str(amount) not in known]
     timed = [amount for amount in missing if amount.unit == "minutes"]
     if len(timed) < len(missing):
@@ -87,7 +85,7 @@ def decide_lengths(run: Run) -> Run:
 
 def report_lengths(run: Run, config: TrainConfig) -> None:
     """Report the lengths of a config that the run has decided."""
-    steps = _read(run.folder) if lengths(config) else {}
+    steps = decided_lengths(run.folder) if lengths(config) else {}
     for text in dict.fromkeys(map(str, lengths(config))):
         if text in steps:
             run.events.write(Phase("loading", detail=f"{text} = {counted(steps[text], 'step')}"))
@@ -116,7 +114,7 @@ def measure_speed(run: Run, assembled: Assembled) -> None:
     seconds = timer.seconds_per_step()
     amounts = lengths(run.undecided)
     known = {str(a): steps_of(a, None, seconds) for a in amounts if a.unit == "minutes"}
-    known |= _read(run.folder)
+    known |= decided_lengths(run.folder)
     _require_sound(run, run.undecided, known)
     _write(run.folder, known)
     raise LengthsChanged
@@ -146,7 +144,7 @@ class _Timer:
 
 def confirm_lengths(run: Run, plan: Plan) -> None:
     """Raise LengthsChanged if a new run's lengths are others. plan: Of the encoded images."""
-    known = {} if run.last else _read(run.folder)
+    known = {} if run.last else decided_lengths(run.folder)
     amounts = [amount for text in known if isinstance(amount := parse_amount(text), Amount)]
     counts = {str(a): steps_of(a, plan) for a in amounts if a.unit != "minutes"}
     if counts.items() - known.items():
@@ -173,20 +171,6 @@ def _require_sound(run: Run, config: TrainConfig, steps: Mapping[str, int]) -> N
     """Raise UserError if the rules forbid the decided lengths of a config."""
     decided = in_steps(config, lambda amount: steps[str(amount)])
     require_startable(check_rules(decided), source=str(run.folder.config))
-
-
-def _read(folder: RunFolder) -> dict[str, int]:
-    """Return the steps of each amount that was decided; none in a new run."""
-    if not is_inside(folder.lengths):
-        return {}
-    try:
-        return read_json_as(read_inside(folder.lengths), dict[str, int])
-    except NotOurs as error:
-        raise UserError(
-            f"{folder.lengths}: {error}; it is the record of a run's lengths",
-            "Expected a file of this version of the program",
-            "Delete it to decide them again.",
-        ) from error
 
 
 def _write(folder: RunFolder, steps: dict[str, int]) -> None:

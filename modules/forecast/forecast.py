@@ -135,18 +135,23 @@ class Planner:
             self.__exit__()
             made = build_model(config, self.target.kind)
             self._model = config, self._open.enter_context(made)
-        with staged(self._model[1], config, bucket=self.bucket_of(config)) as stage:
+        largest, has_several = self.bucket_of(config), len(self._buckets(config)) > 1
+        with staged(self._model[1], config, bucket=largest, has_several=has_several) as stage:
             yield stage
 
     def bucket_of(self, config: TrainConfig) -> Bucket:
         """Return the bucket of the largest images; a square if there are none to read."""
+        return max(self._buckets(config), key=lambda bucket: bucket.width * bucket.height)
+
+    def _buckets(self, config: TrainConfig) -> set[Bucket]:
+        """Return the buckets of the images; squares if there are none to read."""
         concepts = concepts_of(config)
         found = {
             bucket_at(item, concepts[item.concept], number)
             for item in self._sample_items(config)
             for number in range(len(concepts[item.concept].resolutions))
         }
-        return max(found or _sizes(config), key=lambda bucket: bucket.width * bucket.height)
+        return found or set(_sizes(config))
 
     def _sample_items(self, config: TrainConfig) -> Sequence[Item]:
         """Return an image of every shape in every folder of the config."""

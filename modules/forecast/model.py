@@ -68,12 +68,14 @@ class Stage:
     Attributes:
         config: With automatic choices resolved.
         bucket: Of the largest images.
+        mixes_shapes: Whether a step may have images of several buckets, and so more microbatches.
     """
 
     config: TrainConfig
     bucket: Bucket
     model: Model
     table: Mapping[str, Mapping[Phase, Placement]]
+    mixes_shapes: bool = False
 
     def residents(self, phase: Phase) -> dict[str, int]:
         """Return the bytes of weights that are on the device during all of a phase, by memory part.
@@ -141,11 +143,13 @@ def build_model(config: TrainConfig, kind: DeviceKind) -> Iterator[Model]:
 
 
 @contextmanager
-def staged(model: Model, config: TrainConfig, *, bucket: Bucket) -> Iterator[Stage]:
+def staged(
+    model: Model, config: TrainConfig, *, bucket: Bucket, has_several: bool = False
+) -> Iterator[Stage]:
     """Prepare the model for the first step of the config's run.
 
     model: Built for the config, or for one that `is_same_model`. config: With automatic choices
-    resolved. bucket: Of the largest images.
+    resolved. bucket: Of the largest images. has_several: Whether there are images of other buckets.
     """
     if model.kind == "cpu":  # where everything is in the same memory anyway
         hardware = config.hardware.model_copy(update={"offload_device": "same"})
@@ -157,7 +161,10 @@ def staged(model: Model, config: TrainConfig, *, bucket: Bucket) -> Iterator[Sta
         for weight in layers.offloaded:
             meter.move(weight, "host")
         model = replace(model, attached=replace(model.attached, family=family))
-        yield Stage(config, bucket, model, placement_table(placement_inputs_of(config)))
+        training = config.training
+        mixes = has_several and training.mixes_shapes and training.batch_size > 1
+        table = placement_table(placement_inputs_of(config))
+        yield Stage(config, bucket, model, table, mixes and not config.optimizer.is_fused)
     finally:
         layers.undo()
         for weight in layers.offloaded:

@@ -92,7 +92,9 @@ class StepMemory:
         """Run backward and the optimizer twice: the second time finds the optimizer state."""
         self._meter.restart()
         self._updater.begin(0)
-        for _ in range(min(self._stage.config.training.accumulation, ENOUGH_MICROBATCHES)):
+        stage = self._stage
+        count = ENOUGH_MICROBATCHES if stage.mixes_shapes else stage.config.training.accumulation
+        for _ in range(min(count, ENOUGH_MICROBATCHES)):
             self._compute()
         backward = dict(self._meter.peak)
         self._update()

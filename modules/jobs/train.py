@@ -66,6 +66,7 @@ from onetrainer.presets.presets import resolve
 from onetrainer.rules.changes import changes_since
 from onetrainer.rules.processes import step_problems
 from onetrainer.run.commands import Leaving
+from onetrainer.run.decided_lengths import decided_lengths
 from onetrainer.run.event_log import EventWriter, read_all, rewind
 from onetrainer.run.events import Checkpoint, Finished, Phase, Sample, Started, Stopped, Warned
 from onetrainer.run.known_folders import remember_run_folder
@@ -122,7 +123,7 @@ def _start(folder: RunFolder, inbox: Inbox, world: World, note: str) -> int:
     # Reading gigabytes takes minutes on a hard disk.
     restore_point = find_restore_point(folder, verifying=inbox.while_loading)
     last = restore_point.record
-    changes = changes_since(last.config, written, step=last.step) if last else []
+    changes = _changes(folder, written, last)
     if last is not None and not lengths(config):
         _require_steps_left(config, last, folder)
     # Steps after the checkpoint are repeated, so their events are removed.
@@ -166,6 +167,14 @@ def _start(folder: RunFolder, inbox: Inbox, world: World, note: str) -> int:
         for text in (*restore_point.warnings, *changes, *([note] if note else [])):
             run.warn(text)
         return _prepare_and_train(run)
+
+
+def _changes(folder: RunFolder, written: TrainConfig, last: CheckpointRecord | None) -> list[str]:
+    """Return what has changed of the settings since the checkpoint. Raises UserError."""
+    if last is None:
+        return []
+    decided = decided_lengths(folder)
+    return changes_since(last.config, written, step=last.step, decided=decided)
 
 
 def _require_steps_left(config: TrainConfig, last: CheckpointRecord, folder: RunFolder) -> None:

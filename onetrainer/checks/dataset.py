@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onetrainer.dataset.items import DatasetIndex
     from onetrainer.dataset.pixel_facts import PixelFacts
 
+_UNMEASURED = 4  # times the measured images: more are kept from training for nothing
 _SHOWN_IMAGES = 5
 
 Indexes = Mapping[int, "DatasetIndex"]
@@ -171,10 +172,6 @@ def _numbered_folder_problems(
             )
 
 
-_UNMEASURED = 4
-"""Times the measured images, from which on a split keeps many from training for nothing."""
-
-
 def _split_problems(
     config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
 ) -> Iterator[Problem]:
@@ -203,14 +200,13 @@ def _split_problems(
         )
     measured = len(dataset.validation or ())
     if not folder and measured and dataset.held_out > _UNMEASURED * measured:
-        fraction = measured / (dataset.held_out + len(dataset.items))
+        share = measured / (dataset.held_out + len(dataset.items))
         yield warning(
             "validation.split",
-            f"{dataset.held_out:,} images are kept from training and {measured:,} of them are"
-            " measured",
+            f"{dataset.held_out:,} images are kept from training and {measured:,} are measured",
             "Expected not many more than are measured (validation.max_images)",
             "Lower the split, so that the others are trained, or measure more.",
-            to=float(f"{fraction:.2g}"),
+            to=float(f"{share:.2g}"),
         )
     if isinstance(config.objective, AlignProp):
         return  # tokens are trained with prompts

@@ -19,6 +19,7 @@ from onetrainer.rules.changes import changes_since
 from onetrainer.run import client
 from onetrainer.run.client import Run
 from onetrainer.run.commands import Leaving
+from onetrainer.run.decided_lengths import decided_lengths
 from onetrainer.run.fork import copy_history, state_at
 from onetrainer.run.run_folder import RunFolder, cannot_write, create_run, fill_run, open_run
 
@@ -47,7 +48,9 @@ def fork(options: argparse.Namespace) -> int:
     document = presets.with_value(document, "output.folder", str(source.path.parent))
     document = presets.with_overrides(document, options.set)
     config = _checked(document, options.run_folder, source=str(source.config))
-    print_lines(changes_since(state.get("config", {}), config, step=state["step"]))
+    decided = decided_lengths(source)
+    recorded, step = state.get("config", {}), state["step"]
+    print_lines(changes_since(recorded, config, step=step, decided=decided))
     ask_for_effects(config, source, is_meant=options.yes)
     folder = _new_folder(config, options.run_folder)
     copy_history(source, state, folder)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from onetrainer.config.base.amount import Amount, Steps, parse_amount
 from onetrainer.config.fields import setting_at
 from onetrainer.config.migrate import migrate
 from onetrainer.config.problems import format_value
@@ -15,6 +16,7 @@ from onetrainer.errors import Problem, ProblemsError, UserError
 from onetrainer.json_file import Document
 from onetrainer.presets.differences import Difference, differences
 from onetrainer.presets.presets import resolve
+from onetrainer.schedules.amounts import in_steps
 from onetrainer.schedules.learning_rate import lr_multiplier
 
 # Names and shapes of the trained weights follow from these.
@@ -39,6 +41,7 @@ _EFFECTS: Mapping[str, str] = {
     "*": "applies from step {} on",
 }
 # The second says where a run was made, which a moved folder no longer does.
+NO_LENGTHS: Mapping[str, int] = {}
 _RISE = 1.2
 """Times its last value, from which on a rising learning rate is a change to ask about."""
 _LOW = 0.01
@@ -51,10 +54,17 @@ def may_change(path: str) -> bool:
     return path not in _WITHOUT_EFFECT and not any(fnmatchcase(path, pattern) for pattern in _FIXED)
 
 
-def changes_since(recorded: Mapping[str, Any], config: TrainConfig, *, step: int) -> list[str]:
+def changes_since(
+    recorded: Mapping[str, Any],
+    config: TrainConfig,
+    *,
+    step: int,
+    decided: Mapping[str, int] = NO_LENGTHS,
+) -> list[str]:
     """Describe the settings that changed since a checkpoint after `step` steps, and what each does.
 
-    recorded: The config that the checkpoint holds; empty in those of earlier versions.
+    recorded: The config that the checkpoint holds; empty in those of earlier versions. decided: The
+    steps of lengths in other units, as the run has decided them.
 
     Raises:
         UserError: If the checkpoint does not fit the config.
@@ -84,7 +94,7 @@ def changes_since(recorded: Mapping[str, Any], config: TrainConfig, *, step: int
         f"“{_label(one)}” ({one.path}) has changed ({_values(one)}); this {_effect(one, step)}"
         for one in changed
     ]
-    rates = rate_change(recorded, config, step=step)
+    rates = rate_change(recorded, config, step=step, decided=decided)
     return [*notes, *([rates.text] if rates is not None else [])]
 
 
@@ -130,30 +140,47 @@ class RateChange:
         return {"kind": "points", "points": [{"at": 0, "factor": float(f"{self.before:.3g}")}]}
 
 
+def _steps_of(length: Steps, decided: Mapping[str, int]) -> int:
+    """Return the steps of a length, also by another one of its unit; 0 where that is not known."""
+    if isinstance(length, int):
+        return length
+    for text, steps in decided.items():
+        other = parse_amount(text)
+        if isinstance(other, Amount) and other.unit == length.unit:
+            return round(steps * length.count / other.count)
+    return 0
+
+
 def _percent(fraction: float) -> str:
     percent = 100 * fraction
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def rate_change(
-    recorded: Mapping[str, Any], config: TrainConfig, *, step: int
+    recorded: Mapping[str, Any],
+    config: TrainConfig,
+    *,
+    step: int,
+    decided: Mapping[str, int] = NO_LENGTHS,
 ) -> RateChange | None:
     """Return how a longer run's learning rate rises after `step` steps; None if it does not.
 
-    recorded: As of `changes_since`.
+    recorded, decided: As of `changes_since`.
     """
     if not recorded or step < 1:
         return None
     source = "the checkpoint's config"
     ran = resolve(migrate(dict(recorded), source=source, goes_on=True), source=source)
-    steps = [each.training.steps for each in (ran, config)]
-    if steps[0] == steps[1] or not all(isinstance(count, int) for count in steps):
+    steps = [_steps_of(each.training.steps, decided) for each in (ran, config)]
+    if steps[0] == steps[1] or not all(steps):
         return None
     before, after = (
-        lr_multiplier(each.schedule, step=at, steps=each.training.total_steps)
+        lr_multiplier(
+            in_steps(each.schedule, lambda amount: _steps_of(amount, decided)), step=at, steps=count
+        )
         if not isinstance(each.schedule, CustomSchedule)
         else 0.0
-        for each, at in ((ran, step - 1), (config, step))
+        for each, at, count in zip((ran, config), (step - 1, step), steps, strict=True)
     )
     return RateChange(before, after) if before and after > _RISE * before else None
 

@@ -30,7 +30,7 @@ def prepared_fork(
         config = resolve(document, source=str(source.config))
     config = with_absolute_paths(config)
     changes_since(state.get("config", {}), config, step=step)
-    chosen = with_chosen_rate(context, state, config)
+    chosen = with_chosen_rate(context, source, state, config)
     if chosen is None or not confirm_run(context, source, chosen, is_new=True):
         return None
 

@@ -6,7 +6,9 @@ from typing import Any
 from onetrainer.config.train import TrainConfig
 from onetrainer.presets.presets import load_document, resolve, with_value
 from onetrainer.rules.changes import rate_change
+from onetrainer.run.decided_lengths import decided_lengths
 from onetrainer.run.fork import state_at
+from onetrainer.run.run_folder import RunFolder
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog
 
@@ -14,13 +16,14 @@ _KEEP, _RISE = "keep rate", "rising rate"
 
 
 def with_chosen_rate(
-    context: Context, state: Mapping[str, Any], config: TrainConfig
+    context: Context, source: RunFolder, state: Mapping[str, Any], config: TrainConfig
 ) -> TrainConfig | None:
     """Return the config of a run that goes on, with the rate that a person chooses if it rises.
 
-    state: Of the checkpoint. Returns None if canceled.
+    source: The run that it goes on from. state: Of the checkpoint. Returns None if canceled.
     """
-    rates = rate_change(state.get("config", {}), config, step=state["step"])
+    decided, recorded = decided_lengths(source), state.get("config", {})
+    rates = rate_change(recorded, config, step=state["step"], decided=decided)
     if rates is None:
         return config
     dialog = Dialog(context, "The learning rate rises")
@@ -55,7 +58,7 @@ def changes_with_chosen_rate(
     for path, value in changes.items():
         document = with_value(document, path, value)
     config = resolve(document, source=str(folder.config))
-    chosen = with_chosen_rate(context, state_at(folder, None), config)
+    chosen = with_chosen_rate(context, folder, state_at(folder, None), config)
     if chosen is None or chosen.schedule == config.schedule:
         return None if chosen is None else changes
     return {**changes, "schedule": chosen.schedule.model_dump(mode="json")}

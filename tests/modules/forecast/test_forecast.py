@@ -13,7 +13,7 @@ from onetrainer.dataset.buckets import Bucket, nearest_bucket
 from onetrainer.errors import UserError
 from onetrainer.messages.memory import SAFE_FRACTION
 from onetrainer.presets.presets import with_value
-from tests import tiny
+from tests import images, tiny
 from tests.benchmarks import memory
 from tests.forecasts import ON_GPU, forecast
 
@@ -329,6 +329,18 @@ def test_the_largest_of_all_images_counts_or_a_square(tmp_path):
     for asked, name in ((used_apart, "apart"), (config(used), "class")):
         largest = max((square, alone[name]), key=lambda one: one.width * one.height)
         assert plans.bucket_of(asked) == largest
+
+
+def test_steps_of_several_shapes_meet_the_gradients_of_their_first_batch(dear, tmp_path):
+    for name, sizes in (("one", [(88, 48)]), ("two", [(64, 64), (88, 48)])):
+        images.folder(tmp_path / name, sizes * 3)
+    settings = {"data__resolution": 64, "training__batch_size": 4}
+    settings |= {"training__gradient_clipping": 0}
+    totals = [
+        sum(training(dear[0], **settings, data__folder=str(tmp_path / name), **more).values())
+        for name, more in (("one", {}), ("two", {}), ("one", {"training__accumulation": 2}))
+    ]
+    assert totals[0] < totals[1] == totals[2]
 
 
 def test_this_computer_is_asked_what_is_free():

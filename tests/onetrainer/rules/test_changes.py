@@ -67,6 +67,16 @@ def test_a_rate_that_rises_in_a_longer_run_is_said_with_the_setting_that_keeps_i
     assert not any("rises" in text for text in changes_since(finished, kept, step=2000))
 
 
+def test_a_rate_that_rises_in_a_run_of_more_epochs_is_said_by_what_they_were():
+    epochs = {"training": {"steps": "10 epochs"}, "schedule": COSINE["schedule"]}
+    finished = resolve(BEFORE | epochs, source="").model_dump(mode="json")
+    for length in ("20 epochs", "140"):
+        longer = resolve(with_overrides(finished, [f"training.steps={length}"]), source="")
+        notes = changes_since(finished, longer, step=70, decided={"10 epochs": 70})
+        assert "rises from 5 % to 52 %" in notes[1]
+        assert len(changes_since(finished, longer, step=70)) == 1
+
+
 def test_nothing_is_said_of_the_same_settings_another_folder_and_older_checkpoints():
     assert after() == after("output.folder=/there") == []
     assert changes_since({}, TrainConfig(), step=7) == []
