@@ -63,7 +63,7 @@ def _finding(
     else:
         named = [f'{each.name} ("{_shown(each.text)}")' for each in found]
         what = f"{read}, but make sense as {' or as '.join(named)}"
-        opened = found[0].name.rpartition(" in ")[2]
+        opened = found[0].name.removesuffix(" without its mark").rpartition(" in ")[2]
         remedy = f"Save {them} as UTF-8, in an editor that opens {them} in {opened}"
         if opened.startswith("UTF-8"):
             remedy = f"Save {them} again from the texts that they were made of"

@@ -78,3 +78,9 @@ def test_folders_that_are_no_runs_and_no_folder_at_all_are_no_runs(tmp_path):
     (tmp_path / "file.json").write_text(json.dumps({}))
     assert find_runs(tmp_path) == []
     assert find_runs(tmp_path / "nothing") == []
+
+
+def test_an_event_with_any_sign_in_it_is_one_line(tmp_path):
+    done = Finished(100, ["a\u2028b\x85c.safetensors"])
+    make_run(tmp_path, "a", Started(1, 0, 100), progress(100), done)
+    assert [run.standing for run in find_runs(tmp_path)] == ["finished"]

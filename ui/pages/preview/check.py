@@ -32,7 +32,10 @@ _THUMB = 80
 _MAX_LINES = 2
 _TONES: dict[str, Role] = {"error": "danger", "warning": "warning"}
 # Kinds of findings whose file is often no readable image.
-_NO_IMAGE = ("orphan", "unreadable")
+_NO_IMAGE = (
+    *("orphan", "unreadable", "unused-image", "no-image", "repeats", "mask-unused"),
+    *("caption-encoding", "caption-guess", "caption-same"),
+)
 _NONE = "Select a finding first."
 
 
