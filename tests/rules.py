@@ -43,7 +43,7 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
             *("config/data", "config/methods", "config/optimizers"),
             *("images", "json_file", "run", "tensor_files"),
         ),
-        ("config/run", "demo", "edits", "trust"),
+        ("config/run", "demo", "edits", "model_files/original", "trust"),
         ("config/rewards", "model_files"),
         ("config/objectives", "metrics"),
         ("config", "schedules"),

@@ -41,7 +41,7 @@ def lora_layers(
         dtype: Of the matrices.
     """
     layers: dict[Layer, dict[str, Tensor]] = {}
-    losses = []
+    losses = list[LayerLoss]()
     for each in changes:
         tensors = dict(each.added)
         losses += _of_vectors(each)
