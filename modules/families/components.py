@@ -18,7 +18,7 @@ from transformers import CLIPTextModel, CLIPTextModelWithProjection, CLIPTokeniz
 from modules.formats.files.component_configs import read_config
 from modules.formats.files.tensor_source import TensorReader, open_tensors
 from modules.formats.models.component_shapes import build_empty, canonical_name
-from modules.formats.original.layout import read_component
+from modules.formats.original.layout import find_stored_names, read_component
 from onetrainer.families.spec import CLIP_TOKENIZER, ComponentSpec, FamilySpec
 from onetrainer.model_files.folders import weight_files
 from onetrainer.model_files.kinds import ModelFile
@@ -63,9 +63,16 @@ def load_components(
     networks: dict[str, nn.Module] = {"unet": components.unet, **components.encoders}
     if not vae:
         networks["vae"] = components.vae
+    paths = {
+        component: model.path if model.layout == "single-file" else model.path / component
+        for component in networks
+    }
+    # All of them before the first, whose weights take a while to read.
+    for component, network in networks.items():
+        require_weights(network, paths[component], spec.components[component])
     for component, network in networks.items():
         dtype = dtypes.get(component, VAE_DTYPE if component == "vae" else compute_dtype)
-        path = model.path if model.layout == "single-file" else model.path / component
+        path = paths[component]
         load_weights(network, path, spec.components[component], dtype, device)
     if vae:
         loaded = load_vae(Path(vae), spec.vae, home, dtype=dtypes.get("vae", VAE_DTYPE))
@@ -134,6 +141,14 @@ def load_vae(
     assert isinstance(vae, AutoencoderKL), "the engine of Stable Diffusion"
     load_weights(vae, source, component, dtype, torch.device("cpu"))
     return vae
+
+
+def require_weights(network: nn.Module, path: Path, component: ComponentSpec) -> None:
+    """Raise UserError unless a file or folder has all weights of a network, by its header."""
+    shapes = canonical_shapes(network, component)
+    files = weight_files(path, component.weights) if path.is_dir() else [path]
+    with open_tensors(files) as reader:
+        find_stored_names(reader, _recipes(reader, path, component, list(shapes)), shapes)
 
 
 def load_weights(

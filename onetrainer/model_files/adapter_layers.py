@@ -34,6 +34,9 @@ _WHOLE_NUMBERS = (ALPHA, "on_input")
 
 _MIDDLES = frozenset({MID, "hada_t1", "hada_t2", "lokr_t2"})
 
+_NUMBERS = (ALPHA, "on_input", "scalar")
+"""Tensors of one element."""
+
 Shapes = Mapping[str, Sequence[int]]
 """Of a layer's tensors, by their kind."""
 
@@ -221,7 +224,7 @@ def _layer_problems(kinds: Mapping[str, str], entries: Mapping[str, TensorEntry]
     elif problem := _misfit(form, shapes):
         yield f"the tensors of a layer do not fit each other, {kinds[problem[0]]}: {problem[1]}"
     for kind, key in kinds.items():
-        if kind == ALPHA and entries[key].count != 1:
+        if kind in _NUMBERS and entries[key].count != 1:
             yield f"{key} is no number: its shape is {list(entries[key].shape)}"
         elif kind not in _WHOLE_NUMBERS and "F" not in entries[key].dtype:
             yield f"{key} holds {entries[key].dtype}, which are no weights"

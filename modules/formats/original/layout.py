@@ -112,11 +112,11 @@ def require_numbers(reader: TensorReader, name: str, tensor: Tensor) -> None:
     if stored != tensor.dtype and bool(reader.read(name).float().isfinite().all()):
         what = f"values that are too large for {str(tensor.dtype).removeprefix('torch.')}"
     raise UserError(
-        f"{reader.path(name).name}: the tensor {name} has {what}",
+        f"{reader.path(name)}: the tensor {name} has {what}",
         "Expected finite weights",
         "Choose another file, or another precision"
         if "too large" in what
-        else "Choose another file; the training of this one diverged, or it is damaged",
+        else "Download it again, or choose another one: it is damaged, or its training diverged",
         failure="model file",
     )
 

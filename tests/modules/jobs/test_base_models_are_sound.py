@@ -66,6 +66,20 @@ def test_weights_that_are_no_numbers_are_refused_where_they_are_read(tmp_path, v
     assert not (tmp_path / "out").exists()
 
 
+def test_every_network_is_checked_before_the_first_is_read(tmp_path):
+    """The UNet, which is read first, holds what reading refuses."""
+    folder = tiny.write_folder(tmp_path / "model")
+    state = load_file(folder / UNET)
+    state["conv_out.weight"].view(-1)[3] = float("nan")
+    save_file(state, folder / UNET)
+    texts = folder / "text_encoder" / "model.safetensors"
+    save_file({k: t for k, t in load_file(texts).items() if "final" not in k}, texts)
+    with pytest.raises(UserError, match=r"2 tensors are missing, first .*final_layer_norm"):
+        load_family(
+            Model(path=str(folder)), compute_dtype=torch.float32, device=torch.device("cpu")
+        )
+
+
 def test_weights_that_a_type_cannot_hold_are_named_as_such(tmp_path):
     folder = tiny.write_folder(tmp_path / "model")
     state = load_file(folder / UNET)

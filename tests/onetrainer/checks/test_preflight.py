@@ -350,6 +350,15 @@ def test_the_rank_of_a_file_to_go_on_from_is_checked_by_its_header(project, tmp_
     assert (alone.path, alone.fix) == ("method.rank", Fix("method.rank", 16))
 
 
+def test_a_file_to_go_on_from_that_is_incomplete_is_reported_before_the_start(project, tmp_path):
+    layer = "lora_unet_down_blocks_0_attentions_0_proj_in"
+    for kind, tensor in (("lora", "lora_down.weight"), ("oft", "oft_R.weight")):
+        start = headers.write(tmp_path / f"{kind}.safetensors", {f"{layer}.{tensor}": (8, 32)})
+        found = problem(config(project, method={"kind": kind, "start_from": str(start)}))
+        assert found.path == "method.start_from"
+        assert tensor in found.what
+
+
 @pytest.mark.parametrize(("kind", "severity"), [("embedding", "error"), ("lora", "warning")])
 def test_a_token_that_no_caption_contains_is_reported_next_to_it(project, kind, severity):
     words = [{"token": "<none>"}]

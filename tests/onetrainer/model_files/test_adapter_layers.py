@@ -70,6 +70,8 @@ def test_every_kind_is_recognized_and_sound(tensors, kind):
         ({**PAIR, "dora_scale": (5, 1)}, "its shape is [5, 1], for 6 outputs, 8 inputs"),
         ({**PAIR, "lora_B.bias": (8,)}, "its shape is [8]"),
         ({**PAIR, "alpha": (2,)}, "is no number: its shape is [2]"),
+        ({**PAIR, "scalar": (2, 2)}, "is no number: its shape is [2, 2]"),
+        ({"weight": (6,), "on_input": (2,)}, "is no number: its shape is [2]"),
         ({**PAIR, **LOKR}, "of two kinds: LoRA, and one with lokr_w1"),
         ({"oft_R.weight": (80, 28)}, "of a kind that cannot be read here"),
     ],

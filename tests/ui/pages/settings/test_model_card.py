@@ -18,7 +18,7 @@ def test_a_model_file_is_described_with_all_known_facts(tmp_path):
         "Predicts velocity (v-prediction)",
         "Zero terminal SNR: yes",
         "Precision: fp32",
-        "Single file, 0 MB",
+        "Single file, 12.9 GB",
     ]
 
 
