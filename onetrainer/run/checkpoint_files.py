@@ -90,7 +90,7 @@ def size_of(folder: Path) -> int:
 def unusable_checkpoints(parent: Path) -> dict[Path, str]:
     """Return the folders that are no complete checkpoints any more, and what is wrong with each."""
     found = {}
-    for path in sorted(parent.glob("step-*")):
+    for path in sorted(each for each in parent.glob("step-*") if each.is_dir()):
         if _ASIDE.fullmatch(path.name):
             found[path] = "found before"
         elif step_of(path) >= 0 and not (path / STATE_FILE).is_file():
