@@ -36,7 +36,8 @@ class _Known:
     """What is used of a state here. events_size: Bytes of the events up to it."""
 
     step: int
-    events_size: int = 0
+    events_size: int
+    config: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,7 +134,8 @@ def _read(folder: Path, step: int) -> tuple[dict[str, Any], dict[str, str]]:
     if strange := [name for name in known.files if not is_plain_name(name)]:
         raise DamagedCheckpoint(f"{STATE_FILE} names a file elsewhere ({strange[0][:100]})")
     document.pop(_FILES, None)
-    return document, known.files
+    # Of those types: "12" and 12.0 count as 12, and stay what they are in the file's digest.
+    return document | {"step": known.step, "events_size": known.events_size}, known.files
 
 
 def _digest(document: Mapping[str, Any]) -> str:
