@@ -19,6 +19,7 @@ from PIL import Image
 from modules.captioning.describer import Found
 from modules.captioning.onnx_model import OnnxModel
 from onetrainer.captioning.kinds import onnx_file
+from onetrainer.files.ordinary import read_ordinary
 from onetrainer.files.own_json import NotOurs, parse_json, typed
 
 _Colors = tuple[float, float, float]
@@ -84,7 +85,7 @@ def normalization_of(file: Path) -> Normalization:
     """Return how a network's input is normalized."""
     for folder in (file.parent, file.parent.parent):  # of "onnx/model.onnx" above it
         try:
-            content = (folder / "preprocessor_config.json").read_bytes()
+            content = read_ordinary(folder / "preprocessor_config.json")
             settings = typed(parse_json(content), _Settings)
         except (OSError, NotOurs):
             continue

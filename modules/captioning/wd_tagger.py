@@ -7,6 +7,7 @@ v1.4 to v3.
 """
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from modules.captioning.describer import Found
 from modules.captioning.onnx_model import OnnxModel
 from onetrainer.captioning.kinds import TAGS_FILE, onnx_file
 from onetrainer.errors import UserError
+from onetrainer.files.ordinary import read_ordinary
 from onetrainer.jobs.caption_request import LEAST_SCORE
 
 _GENERAL, _CHARACTER, _RATING = "0", "4", "9"  # categories of the tags file
@@ -83,7 +85,8 @@ def _surest(scores: Mapping[str, float]) -> str:
 def _read_tags(path: Path) -> list[tuple[str, str]]:
     """Return the names of tags with their categories, in the order of the network's outputs."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        text = read_ordinary(path).decode("utf-8")
+        with io.StringIO(text, newline="") as file:
             rows = [(row["name"], row["category"]) for row in csv.DictReader(file)]
         if not all(map(all, rows)):
             raise ValueError("a line is cut off")

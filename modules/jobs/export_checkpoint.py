@@ -19,6 +19,7 @@ from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest, model_format, require_suffix
 from onetrainer.json_file import read_json
 from onetrainer.presets.presets import resolve
+from onetrainer.rules.changes import recorded_config
 from onetrainer.run.checkpoint_files import DamagedCheckpoint, verify
 from onetrainer.run.events import Finished, Phase, Report
 from onetrainer.run.fork import state_at
@@ -45,11 +46,12 @@ def export_checkpoint(folder: RunFolder, request: ConvertRequest, report: Report
             "Choose another step",
         ) from error
     record = read_record(folder, step)
-    document = record.config or migrate(
-        read_json(folder.config), source=str(folder.config), goes_on=True
-    )
-    # Of how long anything trains, nothing is needed here.
-    config = estimated(resolve(document, source=str(folder.config)))
+    if record.config:
+        stated = recorded_config(record.config, step)
+    else:
+        document = migrate(read_json(folder.config), source=str(folder.config), goes_on=True)
+        stated = resolve(document, source=str(folder.config))
+    config = estimated(stated)  # of how long anything trains, nothing is needed here
     use_hardware(config.hardware)
     section, path = _output(config, request, folder.output / f"{config.output.name}-{step:06d}")
     model = config.model

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Literal
 
 from onetrainer.errors import KnownError
 from onetrainer.files.atomic import temporary_path
+from onetrainer.files.inside import open_ordinary
 from onetrainer.files.own_json import parse_object
 from onetrainer.tensor_files.entries import BYTES
 from onetrainer.tensor_files.safetensors_header import HEADER_LIMIT
@@ -130,7 +131,7 @@ def new_name() -> str:
 
 def read_shard(path: Path) -> Shard:
     """Read a shard's header and check that its data are complete. Raises InvalidShard, OSError."""
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(_LENGTH)
         length = struct.unpack("<Q", start)[0] if len(start) == _LENGTH else HEADER_LIMIT + 1
@@ -159,7 +160,7 @@ def read_shard(path: Path) -> Shard:
 def intact_rows(path: Path, shard: Shard, rows: Iterable[int]) -> list[int]:
     """Return those of some rows that have the right checksum. Raises OSError."""
     signature = shard.signature
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         return [
             row
             for row in rows
@@ -211,7 +212,7 @@ def merged(sources: Sequence[tuple[Path, Shard, Sequence[int]]]) -> Iterator[byt
     for place in range(len(first.tensors)):
         for path, shard, rows in sources:
             tensor = shard.tensors[place]
-            with path.open("rb") as file:
+            with open_ordinary(path) as file:
                 yield from (_read(file, tensor, row) for row in rows)
 
 

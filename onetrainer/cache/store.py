@@ -196,7 +196,8 @@ def _require_cache(folder: Path) -> None:
 
 def _kind_report(index: CacheIndex, kind: Kind) -> KindReport:
     shards = index.shards(kind)
-    query = "SELECT MAX(used), MIN(used) FROM entries WHERE kind = ?"
+    used = "CAST(used AS INTEGER)"  # also in an index that somebody else wrote
+    query = f"SELECT MAX({used}), MIN({used}) FROM entries WHERE kind = ?"
     newest, oldest = index.database.rows(query, (kind,))[0]
     return KindReport(
         kind=kind,

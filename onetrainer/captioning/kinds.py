@@ -7,6 +7,7 @@ from typing import Literal
 
 from onetrainer import install_command
 from onetrainer.errors import UserError
+from onetrainer.files.ordinary import read_ordinary
 from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.jobs.caption_request import Makes
 
@@ -183,7 +184,7 @@ def missing_package() -> UserError:
 
 def _model_type(folder: Path) -> str:
     try:
-        return str(parse_object((folder / "config.json").read_bytes()).get("model_type", ""))
+        return str(parse_object(read_ordinary(folder / "config.json")).get("model_type", ""))
     except (OSError, NotOurs):
         return ""
 

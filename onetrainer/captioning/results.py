@@ -16,6 +16,7 @@ from pathlib import Path
 from onetrainer.concepts.folder_listing import FolderImage, list_folder
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import remove_leftovers, write_atomic
+from onetrainer.files.inside import read_inside
 from onetrainer.files.locks import locked
 from onetrainer.files.own_json import NotOurs, parse_json, parse_object, typed
 from onetrainer.jobs.caption_request import CaptionRequest
@@ -94,7 +95,7 @@ class JobFolder:
     def read(self) -> dict[str, Result]:
         """Return the results so far by image; damaged lines are left out."""
         try:
-            lines = self.results.read_bytes().split(b"\n")
+            lines = read_inside(self.results).split(b"\n")
         except OSError:
             return {}
         return {result.image: result for line in lines if (result := _result(line)) is not None}
@@ -146,7 +147,7 @@ def job_request(folder: RunFolder) -> CaptionRequest | None:
     if not is_job(folder):
         return None
     try:
-        document = parse_object(folder.config.read_bytes())
+        document = parse_object(read_inside(folder.config))
         if document.get("job") != JOB:
             return None
         return CaptionRequest.model_validate(document["request"])

@@ -89,11 +89,19 @@ def interval_with_unit(document: Document) -> Document:
     return {**document, "validation": section}
 
 
+_OF_BEGUN: Document = {
+    "training": {"mixes_shapes": False},
+    "validation": {"split_by": "folders"},
+}
+
+
 def _as_begun(document: Document) -> Document:
     """Keep what version 9 changed, for a run that has begun before it."""
-    training = {"mixes_shapes": False, **_section(document, "training")}
-    validation = {"split_by": "folders", **_section(document, "validation")}
-    return {**document, "training": training, "validation": validation}
+    changed = dict(document)
+    for key, kept in _OF_BEGUN.items():
+        if isinstance(section := document.get(key, {}), dict):
+            changed[key] = {**kept, **section}
+    return changed
 
 
 def _as_new(document: Document) -> Document:

@@ -28,6 +28,8 @@ MAX_DEPTH = 50
 """Levels of a value: what walks it calls itself."""
 _MAX_DIGITS = 20  # of an integer of 64 bits with its sign; no database holds more
 _MAX_SAID = 1000  # messages that are remembered
+_MAX_WRONG = 100
+"""Wrong entries that are left out one by one: of a file with more nothing counts."""
 _ESCAPED = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 _UNUSABLE = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 """Characters that no path and no file can hold; the others of that range stand for bytes of paths
@@ -183,6 +185,8 @@ def _reason(error: ValueError) -> tuple[str, list[Place]]:
     from pydantic import ValidationError
 
     assert isinstance(error, ValidationError), error
+    if error.error_count() > _MAX_WRONG:
+        return f"is not what this program writes, in {error.error_count():,} places", []
     places = [each["loc"] for each in error.errors(include_url=False, include_input=False)]
     where = ".".join(map(str, places[0]))
     return f"is not what this program writes ({where or 'as a whole'})", places

@@ -1,11 +1,9 @@
 """Format reports about a cache folder."""
 
-from datetime import date
-
 from onetrainer.cache.format import Kind
 from onetrainer.cache.store import CacheReport, KindReport, PruneReport
 from onetrainer.errors import some_of
-from onetrainer.messages.formatting import counted, format_size
+from onetrainer.messages.formatting import counted, format_moment, format_size
 
 _LABELS: dict[Kind, str] = {"latents": "images", "masks": "masks", "text": "captions"}
 _EXAMPLES = 5
@@ -66,7 +64,7 @@ def _of_kind(kind: KindReport) -> str:
     if kind.last_used is None or kind.oldest_used is None:
         return f"  {label:9} none"
     files = counted(kind.shards, "file")
-    last, oldest = map(date.fromtimestamp, (kind.last_used, kind.oldest_used))
+    last, oldest = (format_moment(used, "%Y-%m-%d") for used in (kind.last_used, kind.oldest_used))
     return (
         f"  {label:9} {kind.entries} in {files}, {format_size(kind.bytes)},"
         f" last used {last} (oldest: {oldest})"

@@ -1,5 +1,6 @@
-"""Sizes, counts, epochs, lists of names and tables as text."""
+"""Sizes, counts, epochs, moments, lists of names and tables as text."""
 
+import time
 from collections.abc import Iterable, Sequence
 
 from onetrainer.config.base.amount import Amount
@@ -31,6 +32,17 @@ def format_epochs(epochs: float) -> str:
     if epochs >= 100:
         text = f"{round(epochs):,}"
     return f"{text} epoch{'' if text == '1' else 's'}"
+
+
+def format_moment(seconds: float, pattern: str = "%Y-%m-%d %H:%M") -> str:
+    """Return a time since the epoch in this computer's time zone; "—" if no calendar has it.
+
+    Files of others, and a wrong clock, may give any number.
+    """
+    try:
+        return time.strftime(pattern, time.localtime(seconds))
+    except (OverflowError, OSError, ValueError):
+        return "—"
 
 
 def some(names: Iterable[object], count: int, separator: str = ", ") -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onetrainer.config.fields import setting_at
-from onetrainer.messages.formatting import counted
+from onetrainer.messages.formatting import counted, format_moment
 from onetrainer.messages.run_standing import standing_text
 from onetrainer.queue.listing import Listing
 from onetrainer.queue.queue import Entry
@@ -115,4 +115,4 @@ def _place_label(place: str) -> str:
 
 
 def _clock(moment: float) -> str:
-    return time.strftime("%a %H:%M", time.localtime(moment))
+    return format_moment(moment, "%a %H:%M")

@@ -8,6 +8,7 @@ from onetrainer.errors import UserError
 from onetrainer.families import registry
 from onetrainer.families.registry import FAMILY_LABELS, family_spec, narrowed
 from onetrainer.families.spec import FamilySpec
+from onetrainer.files.ordinary import read_ordinary
 from onetrainer.files.own_json import NotOurs, parse_object
 from onetrainer.model_files.prediction_hints import PredictionHints, hints_in_scheduler
 from onetrainer.model_files.tensors import Recognized, recognize, with_channels
@@ -214,7 +215,7 @@ def _variant_of(folder: Path, stem: str, suffix: str) -> Path | None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return parse_object(path.read_bytes())
+        return parse_object(read_ordinary(path))
     except FileNotFoundError as error:
         raise UserError(
             f"{path}: this file of the model is missing",
@@ -223,7 +224,8 @@ def _read_json(path: Path) -> dict[str, Any]:
         ) from error
     except OSError as error:
         raise UserError(
-            f"{path}: the file cannot be read ({error})", remedy=DOWNLOAD_AGAIN
+            f"{path}: the file cannot be read ({(error.strerror or str(error)).lower()})",
+            remedy=DOWNLOAD_AGAIN,
         ) from error
     except NotOurs as error:
         raise UserError(f"{path}: this file {error}", remedy=DOWNLOAD_AGAIN) from error

@@ -12,7 +12,7 @@ from onetrainer.config.migrate import migrate
 from onetrainer.config.problems import format_value
 from onetrainer.config.run.schedule import CustomSchedule
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Problem, ProblemsError, UserError
+from onetrainer.errors import Problem, ProblemsError, UserError, some_of
 from onetrainer.json_file import Document
 from onetrainer.presets.differences import Difference, differences
 from onetrainer.presets.presets import resolve
@@ -69,7 +69,7 @@ def changes_since(
     Raises:
         UserError: If the checkpoint does not fit the config.
     """
-    changed = list(_changed(recorded, config)) if recorded else []
+    changed = list(_changed(recorded, config, step)) if recorded else []
     fixed = [
         Problem(
             one.path,
@@ -169,8 +169,7 @@ def rate_change(
     """
     if not recorded or step < 1:
         return None
-    source = "the checkpoint's config"
-    ran = resolve(migrate(dict(recorded), source=source, goes_on=True), source=source)
+    ran = recorded_config(recorded, step)
     steps = [_steps_of(each.training.steps, decided) for each in (ran, config)]
     if steps[0] == steps[1] or not all(steps):
         return None
@@ -185,10 +184,27 @@ def rate_change(
     return RateChange(before, after) if before and after > _RISE * before else None
 
 
-def _changed(recorded: Mapping[str, Any], config: TrainConfig) -> Iterator[Difference]:
-    source = "the checkpoint's config"
-    before = resolve(migrate(dict(recorded), source=source, goes_on=True), source=source)
-    for one in differences(before, config):
+def recorded_config(recorded: Mapping[str, Any], step: int) -> TrainConfig:
+    """Return the config that the checkpoint of a step holds.
+
+    Raises UserError that names the checkpoint if it is none of this program.
+    """
+    source = f"checkpoints/step-{step:06d}/state.json"
+    try:
+        return resolve(migrate(dict(recorded), source=source, goes_on=True), source=source)
+    except UserError as error:
+        what = error.what.removeprefix(f"{source}: ")
+        if isinstance(error, ProblemsError):
+            what = some_of([f"{each.path}: {each.what}" for each in error.problems], 3)
+        raise UserError(
+            f"{source}: the config in it cannot be used ({what})",
+            "Expected the config of a run, of this version of the program or an earlier one",
+            f"Restore it, or delete the folder step-{step:06d} to go on from the one before it.",
+        ) from error
+
+
+def _changed(recorded: Mapping[str, Any], config: TrainConfig, step: int) -> Iterator[Difference]:
+    for one in differences(recorded_config(recorded, step), config):
         # A setting that only one variant has is part of the change of the variant.
         if one.path not in _WITHOUT_EFFECT and not (one.left_lacks or one.right_lacks):
             yield from _in_entries(one)

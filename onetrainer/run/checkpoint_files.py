@@ -36,7 +36,8 @@ class _Known:
     """What is used of a state here. events_size: Bytes of the events up to it."""
 
     step: int
-    events_size: int = 0
+    events_size: int
+    config: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ def size_of(folder: Path) -> int:
 def unusable_checkpoints(parent: Path) -> dict[Path, str]:
     """Return the folders that are no complete checkpoints any more, and what is wrong with each."""
     found = {}
-    for path in sorted(parent.glob("step-*")):
+    for path in sorted(each for each in parent.glob("step-*") if each.is_dir()):
         if _ASIDE.fullmatch(path.name):
             found[path] = "found before"
         elif step_of(path) >= 0 and not (path / STATE_FILE).is_file():
@@ -133,7 +134,8 @@ def _read(folder: Path, step: int) -> tuple[dict[str, Any], dict[str, str]]:
     if strange := [name for name in known.files if not is_plain_name(name)]:
         raise DamagedCheckpoint(f"{STATE_FILE} names a file elsewhere ({strange[0][:100]})")
     document.pop(_FILES, None)
-    return document, known.files
+    # Of those types: "12" and 12.0 count as 12, and stay what they are in the file's digest.
+    return document | {"step": known.step, "events_size": known.events_size}, known.files
 
 
 def _digest(document: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from onetrainer.errors import UserError
 from onetrainer.files.atomic import TEMPORARY, write_atomic
 from onetrainer.files.inside import is_inside, open_inside, read_inside
-from onetrainer.files.own_json import parse_json, typed
+from onetrainer.files.own_json import NotOurs, parse_json, typed
 from onetrainer.run.checkpoint_files import DamagedCheckpoint, read_state
 from onetrainer.run.leftovers import PART_SUFFIX
 from onetrainer.run.run_folder import RunFolder, cannot_write, require_own
@@ -58,10 +58,7 @@ def copy_history(source: RunFolder, state: dict[str, Any], fork: RunFolder) -> N
         if is_inside(source.lengths):
             write_atomic(fork.lengths, read_inside(source.lengths))
         if is_inside(source.retries):
-            # Returns to this checkpoint or to a later one have not happened yet.
-            returns = typed(parse_json(read_inside(source.retries)), list[dict[str, Any]])
-            earlier = [entry for entry in returns if entry["since"] < step]
-            write_atomic(fork.retries, json.dumps(earlier).encode())
+            write_atomic(fork.retries, _returns_before(step, source.retries))
         copied = (source.samples, source.validation, source.rewards, source.start_files)
         _require_room(fork.path, copied)
         for folder in copied:
@@ -72,15 +69,28 @@ def copy_history(source: RunFolder, state: dict[str, Any], fork: RunFolder) -> N
                 part = copy.with_name(copy.name + PART_SUFFIX)
                 _copy(path, part, until=step, copy_file=_link)
                 part.rename(copy)
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except Exception as error:
         shutil.rmtree(fork.path, ignore_errors=True)
         if isinstance(error, OSError):
             raise cannot_write(fork.path, error) from error
+        raise
+
+
+def _returns_before(step: int, path: Path) -> bytes:
+    """Return the record of a run's returns without those to a step or to a later one.
+
+    Raises UserError if it is none.
+    """
+    try:
+        returns = typed(parse_json(read_inside(path)), list[dict[str, Any]])
+        earlier = [entry for entry in returns if entry["since"] < step]
+    except (NotOurs, LookupError, TypeError) as error:
         raise UserError(
-            f"{source.retries}: cannot be read as the record of a run's returns",
+            f"{path}: cannot be read as the record of a run's returns",
             "Expected a file of this version of the program",
             "Delete it to go on with the full learning rate.",
         ) from error
+    return json.dumps(earlier).encode()
 
 
 def _require_room(place: Path, folders: Sequence[Path]) -> None:

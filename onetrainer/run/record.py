@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from onetrainer.files.inside import is_inside, own_files, read_inside
-from onetrainer.files.own_json import MAX_BYTES, NotOurs, parse_object, typed
+from onetrainer.files.own_json import MAX_BYTES, NotOurs, parse_object
 from onetrainer.run.events import Validated
 from onetrainer.run.history import RunSummary, summary
 from onetrainer.run.own_notes import OwnNotes, read_notes
 from onetrainer.run.run_folder import RunFolder
-from onetrainer.run.wire import decode_event
+from onetrainer.run.wire import decode_event, event_time
 
 _FAST = 1
 _VALIDATED = b'{"type": "Validated"'
@@ -90,11 +90,8 @@ def version_of(folder: RunFolder) -> str:
 
 
 def _began(events: bytes) -> float:
-    """Return the time of the first event; 0 if there is none."""
-    try:
-        return typed(parse_object(events[: events.index(b"\n")])["time"], float)
-    except (ValueError, LookupError):
-        return 0.0
+    """Return the time of the first event; 0 if it has none."""
+    return event_time(events.partition(b"\n")[0].decode(errors="replace"))
 
 
 def _best(events: bytes) -> Validated | None:

@@ -21,7 +21,8 @@ _FORMER_INSIDE: Mapping[str, Mapping[str, str]] = {
 }
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=True)
 _NUMBERS = frozenset({int, float, bool, type(None)})
-_TIME = re.compile(r'"time": (\d+(?:\.\d+)?)')  # before any text of the event
+# Before any text of the event. Until the year 5138: what orders and shows times takes these.
+_TIME = re.compile(r'"time": (\d{1,11}(?:\.\d{1,9})?)[,}]')
 _KEYS = {event: frozenset(item.name for item in fields(event)) for event in get_args(Event)}
 
 

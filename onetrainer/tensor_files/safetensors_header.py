@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onetrainer.errors import UserError
+from onetrainer.files.inside import open_ordinary
 from onetrainer.tensor_files.entries import BYTES, TensorEntry, TensorTable, shape_problem
 from onetrainer.tensor_files.refusals import (
     DOWNLOAD_AGAIN,
@@ -28,7 +29,7 @@ _LONGEST_NAME = 100
 def read_safetensors(path: Path) -> TensorTable:
     """Read the tensor table of a safetensors file. Raises UserError if it is incomplete."""
     size = path.stat().st_size
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         start = file.read(_LENGTH)
         length = struct.unpack("<Q", start)[0] if len(start) == _LENGTH else HEADER_LIMIT + 1
         if length > HEADER_LIMIT:

@@ -4,6 +4,7 @@ import struct
 from pathlib import Path
 
 from onetrainer.errors import UserError
+from onetrainer.files.inside import open_ordinary
 from onetrainer.tensor_files.entries import TensorTable
 from onetrainer.tensor_files.pickle_header import read_archive, read_stream
 from onetrainer.tensor_files.refusals import DOWNLOAD_AGAIN, not_tensors_error
@@ -23,7 +24,7 @@ def read_table(path: Path) -> TensorTable:
     size = path.stat().st_size
     if size == 0:
         raise UserError(f"{path.name}: the file is empty (0 bytes)", remedy=DOWNLOAD_AGAIN)
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         start = file.read(64)
     if start.startswith(_ZIP):
         return read_archive(path)

@@ -1,13 +1,12 @@
 """Questions about captions and masks: what a batch would change, and what changed outside."""
 
-import time
 from collections.abc import Sequence
 
 from onetrainer.captions.caption_file import decode_text
 from onetrainer.edits.saving import Saved
 from onetrainer.errors import some_of
 from onetrainer.files.lines import split_lines
-from onetrainer.messages.formatting import counted
+from onetrainer.messages.formatting import counted, format_moment
 from ui.context import Context
 from ui.dialogs.dialogs import Choice, Dialog, ask
 from ui.editing.caption_batch import BatchPlan, PlannedChange, differences
@@ -78,7 +77,7 @@ def ask_version(context: Context, name: str, versions: Sequence[Version]) -> Ver
         dialog.add_text("This file was not changed here yet.")
     box = dialog.add_box()
     for line, (batch, before) in enumerate(versions):
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(batch.time))
+        when = format_moment(batch.time)
         button = dialog.add_button(box, f"{line}", when, name=f"version {line}")
         button.widget.grid(row=line, column=0, sticky="nw", pady=widgets.px(2))
         shown = widgets.label(box, _version_text(before), wrap=_VERSION_WIDTH)

@@ -1,6 +1,5 @@
 """Rows of the table of runs: texts, search, order, and what differs from the run before."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -11,6 +10,7 @@ from typing import Any
 from onetrainer.config.fields import Setting
 from onetrainer.files.lines import split_lines
 from onetrainer.json_file import Document
+from onetrainer.messages.formatting import format_moment
 from onetrainer.messages.run_standing import standing_text
 from onetrainer.run.known_runs import Progress, find_runs
 from onetrainer.run.record import RunRecord
@@ -64,7 +64,7 @@ class RunRow:
             "length": f"{run.step:,} of {run.total_steps:,}" if run.total_steps else _NOTHING,
             "best": f"{record.best.loss:.4g}" if record.best else _NOTHING,
             "reward": f"{run.reward:.4g}" if run.reward is not None else _NOTHING,
-            "when": time.strftime("%Y-%m-%d %H:%M", time.localtime(record.began)),
+            "when": format_moment(record.began),
             "difference": self.difference,
             "tags": ", ".join(record.notes.tags),
         }

@@ -1,7 +1,6 @@
 """Rows of the preset picker: presets, the demos, runs and files, by what they are for."""
 
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Literal
 from onetrainer.errors import UserError
 from onetrainer.families.registry import FAMILIES, FAMILY_LABELS, family_spec
 from onetrainer.json_file import Document, read_json
+from onetrainer.messages.formatting import format_moment
 from onetrainer.presets.find import Preset, find_presets, preset_name
 from onetrainer.presets.forecasts import PresetForecast, settings_digest
 from onetrainer.presets.presets import load_document, value_at
@@ -193,7 +193,7 @@ def _runs(folders: Sequence[Path]) -> list[Preset]:
         Preset(
             run.name,
             run.config,
-            time.strftime("Run of %Y-%m-%d %H:%M", time.localtime(changed)),
+            f"Run of {format_moment(changed)}",
             "yours",
         )
         for changed, run in found[:_MOST_RUNS]

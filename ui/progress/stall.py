@@ -1,8 +1,9 @@
 """Whether a run that trains makes no step for much longer than it usually takes."""
 
 from dataclasses import dataclass
-from time import localtime, strftime, time
+from time import time
 
+from onetrainer.messages.formatting import format_moment
 from ui.progress.run_state import RunState
 from ui.progress.units import format_time
 
@@ -25,7 +26,7 @@ class Stall:
     @property
     def title(self) -> str:
         """Since when, which stays the same while it lasts."""
-        return f"No step since {strftime('%H:%M', localtime(time() - self.seconds))}"
+        return f"No step since {format_moment(time() - self.seconds, '%H:%M')}"
 
     @property
     def advice(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from onetrainer.errors import UserError
 from onetrainer.families.spec import MODELS as MODELS
+from onetrainer.files.ordinary import read_ordinary
 from onetrainer.files.own_json import NotOurs, parse_object
 
 Config = Mapping[str, Any]
@@ -14,10 +15,11 @@ Config = Mapping[str, Any]
 def read_config(path: Path) -> dict[str, Any]:
     """Read a JSON object; raise UserError if the file is missing or damaged."""
     try:
-        return parse_object(path.read_bytes())
+        return parse_object(read_ordinary(path))
     except (OSError, NotOurs) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise UserError(
-            f"{path}: this config cannot be read ({error})",
+            f"{path}: this config cannot be read ({reason.lower()})",
             "Expected a JSON file",
             "The model's folder may be incomplete; download it again",
         ) from error

@@ -19,6 +19,7 @@ from modules.formats.models.whole_model import INDEX, Description, WholeModel
 from onetrainer.errors import UserError
 from onetrainer.families.spec import CLIP_TOKENIZER
 from onetrainer.files.atomic import atomic_file, atomic_folder
+from onetrainer.files.ordinary import read_ordinary
 
 EXTRAS_FILE = "original_extras.safetensors"
 """Tensors that only single files hold, kept for conversion back to one."""
@@ -137,7 +138,7 @@ def _copy_tokenizer(folder: Path, description: Description) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     try:
-        data = source.read_bytes()
+        data = read_ordinary(source)
     except OSError as error:
         raise UserError(
             f"{source}: the file cannot be read ({(error.strerror or str(error)).lower()})",

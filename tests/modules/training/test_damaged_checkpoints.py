@@ -107,6 +107,16 @@ def test_the_only_checkpoint_without_its_state_file_is_not_taken_for_litter(made
     assert names(folder) == ["step-000002"]
 
 
+def test_a_file_with_the_name_of_a_checkpoint_is_none(made, folder):
+    folder.checkpoint(99).write_text("x")
+    (folder.checkpoints / "step-000098.damaged").write_text("x")
+    assert find_restore_point(folder).record is None
+    made.save(folder, 1)
+    found = find_restore_point(folder)
+    assert (found.record.step, found.warnings) == (1, ())
+    assert folder.checkpoint(99).read_text() == "x"
+
+
 def test_a_newest_one_whose_state_is_broken_in_any_way_is_left_out_and_named(made, folder):
     state = made.save(folder, 1).with_name("step-000002") / STATE_FILE
     made.save(folder, 2)

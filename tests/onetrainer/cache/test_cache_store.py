@@ -14,7 +14,7 @@ from onetrainer.cache.merge import merge
 from onetrainer.cache.store import cache_report, prune
 from onetrainer.cli import jobs
 from onetrainer.errors import UserError
-from onetrainer.messages.cache import format_prune_report
+from onetrainer.messages.cache import format_cache_report, format_prune_report
 from onetrainer.run.events import Failed, Finished
 from tests.cache_files import ROW, counts, put, readable, used
 from tests.each import each
@@ -69,6 +69,14 @@ def test_report_counts_entries_and_bytes(folder):
     assert (found.older_entries, found.older_bytes) == (1, 1000)
     assert found.foreign == ("text/note.txt",) and not found.is_in_use
     assert (found.kinds[0].oldest_used, found.kinds[0].last_used) == (7000, 7011)
+
+
+def test_an_index_with_times_that_no_calendar_has_is_reported(folder):
+    index = CacheIndex(folder)
+    for when in (1 << 62, -(1 << 62), "never"):
+        index.database.transact(lambda c, w=when: c.execute("UPDATE entries SET used = ?", (w,)))
+        assert "12 in 1 file" in format_cache_report(cache_report(folder))[1]
+    index.close()
 
 
 def test_what_was_not_used_for_longest_goes_first(folder):

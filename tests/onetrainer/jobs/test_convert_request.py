@@ -97,7 +97,9 @@ def test_a_run_is_a_source_whose_checkpoint_and_options_are_checked(tmp_path):
     with pytest.raises(UserError, match="run-001: this run has no checkpoint"):
         source_run(ConvertRequest(source=str(run.path)))
     run.checkpoint(20).mkdir()
-    (run.checkpoint(20) / "state.json").write_bytes(state_content({"step": 20}, {}))
+    (run.checkpoint(20) / "state.json").write_bytes(
+        state_content({"step": 20, "events_size": 0}, {})
+    )
     assert source_run(ConvertRequest(source=str(run.path))).path == run.path
     for options, text in (
         ({"step": 9}, "no checkpoint of step 9. Expected one of the steps 20"),

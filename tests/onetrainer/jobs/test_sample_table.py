@@ -26,7 +26,7 @@ def run(tmp_path):
     folder.events.write_text("")
     for step in (10, 20):
         folder.checkpoint(step).mkdir()
-        state = state_content({"step": step}, {})
+        state = state_content({"step": step, "events_size": 0}, {})
         (folder.checkpoint(step) / "state.json").write_bytes(state)
     return folder
 

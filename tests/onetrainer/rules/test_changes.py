@@ -112,3 +112,13 @@ def test_all_refused_settings_are_listed_together():
         " as many as the checkpoint has. Raise it (that of a resumed run is in its config.json), or"
         " start a new run.",
     ]
+
+
+def test_a_checkpoint_whose_config_is_none_is_named():
+    for recorded, what in (
+        ({"training": 5}, "training: 5"),
+        ({"version": "x"}, "version 'x'"),
+        ({"training": {"steps": "many"}, "ema": 1}, "training.steps: .*ema: 1"),
+    ):
+        with pytest.raises(UserError, match=rf"^checkpoints/step-001040/state.json: .*{what}.*"):
+            changes_since(recorded, TrainConfig(), step=1040)

@@ -71,6 +71,19 @@ def test_nothing_is_left_of_a_fork_that_fails(source, tmp_path):
     assert not fork.path.exists()
 
 
+def test_a_size_of_events_in_another_type_is_read_or_its_checkpoint_refused(source, tmp_path):
+    state = source.checkpoint(40) / "state.json"
+    for number, size in enumerate(("8", 8.0)):
+        state.write_bytes(state_content({"step": 40, "events_size": size}, {}))
+        fork = create_run(tmp_path, name=f"fork{number}", config={})
+        copy_history(source, state_at(source, 40), fork)
+        assert fork.events.read_bytes() == b"one\ntwo\n"
+    for odd in ({"events_size": 8.5}, {"events_size": None}, {}, {"events_size": 8, "config": [1]}):
+        state.write_bytes(state_content({"step": 40, **odd}, {}))
+        with pytest.raises(UserError, match=r"step-000040: this checkpoint is damaged"):
+            state_at(source, 40)
+
+
 def test_the_newest_checkpoint_is_meant_and_others_must_be_kept_and_whole(source, tmp_path):
     assert (state_at(source, None)["step"], state_at(source, 20)["step"]) == (40, 20)
     with pytest.raises(UserError, match=r"no checkpoint of step 30. Expected .* steps 20, 40\."):

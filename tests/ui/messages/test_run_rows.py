@@ -1,5 +1,6 @@
 import json
 
+from onetrainer.messages.formatting import format_moment
 from onetrainer.presets.presets import load_document, resolve
 from onetrainer.run.events import Sample, Started
 from onetrainer.run.own_notes import change_notes
@@ -74,6 +75,15 @@ def test_each_setting_of_several_runs_stands_in_a_row_and_each_further_line_in_i
         ("Output", "Description", ["empty", "empty", "Warm."]),
         ("Output", "", ["", "", "Sharp folds."]),
     ]
+
+
+def test_a_run_with_a_time_that_no_calendar_has_is_listed_by_that_of_its_folder(tmp_path):
+    runs = make_runs(tmp_path, {}, {}, {})
+    for run, when in zip(runs, ("9e17", "90000000000000", "-1e300"), strict=True):
+        run.events.write_text(f'{{"type": "Started", "time": {when}, "pid": 1, "step": 0}}\n')
+    shown = [row.values["when"] for row in list_runs([tmp_path / "runs"], {})]
+    changed = [format_moment(run.config.stat().st_mtime) for run in reversed(runs)]
+    assert sorted(shown) == sorted(changed)
 
 
 def test_samples_are_compared_by_their_prompts_wherever_they_stand(tmp_path):

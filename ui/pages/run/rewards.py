@@ -5,6 +5,7 @@ from pathlib import Path
 from tkinter import ttk
 
 from onetrainer.config.rewards.evaluation import Evaluation
+from onetrainer.files.inside import read_inside
 from onetrainer.files.own_json import parse_object
 from ui.charts.trend_plots import TrendPlots
 from ui.context import Context
@@ -211,7 +212,7 @@ class RunRewards:
 def _min_diversity(config: Path) -> float:
     """Return the guard's minimum diversity, from the config of the run or by default."""
     try:
-        known = parse_object(config.read_bytes())["objective"]["evaluation"]
+        known = parse_object(read_inside(config))["objective"]["evaluation"]
         return float(known["min_diversity"])
     except (OSError, ValueError, KeyError, TypeError):
         return Evaluation().min_diversity
