@@ -47,11 +47,11 @@ def export_checkpoint(folder: RunFolder, request: ConvertRequest, report: Report
         ) from error
     record = read_record(folder, step)
     if record.config:
-        written = recorded_config(record.config, step)
+        recorded = recorded_config(record.config, step)
     else:
         document = migrate(read_json(folder.config), source=str(folder.config))
-        written = resolve(document, source=str(folder.config))
-    config = estimated(written)  # of how long anything trains, nothing is needed here
+        recorded = resolve(document, source=str(folder.config))
+    config = estimated(recorded)  # of how long anything trains, nothing is needed here
     use_hardware(config.hardware)
     section, path = _output(config, request, folder.output / f"{config.output.name}-{step:06d}")
     model = config.model
