@@ -25,15 +25,20 @@ def is_own(file: Path) -> bool:
     return any(path.is_relative_to(folder.resolve()) for folder in (BUILT_IN, own_folder()))
 
 
-def new_effects(config: TrainConfig, beside: Path, *, is_new: bool = True) -> list[str]:
+def new_effects(
+    config: TrainConfig, beside: Path, *, is_new: bool = True, with_code: bool = True
+) -> list[str]:
     """Return what a run does elsewhere that was not confirmed before, a line each.
 
     Args:
         config: Of the run.
         beside: The folder of the config's file, or that of the run's folder.
         is_new: Whether a run's folder will be made, in `output.folder`.
+        with_code: Whether code is listed that is asked for by itself.
     """
     lines = dict.fromkeys(_effects(config, beside, is_new=is_new))
+    if with_code:
+        lines |= dict.fromkeys(_code(config))
     return [line for line in lines if not trusted_files.is_confirmed(line)]
 
 
@@ -44,7 +49,7 @@ def confirm_effects(lines: Iterable[str]) -> None:
 
 
 def _effects(config: TrainConfig, beside: Path, *, is_new: bool) -> Iterator[str]:
-    familiar = [beside, Path.cwd(), user_folder(), *known_run_folders()]
+    familiar = [beside, Path("runs"), user_folder(), *known_run_folders()]
     familiar = [folder.absolute().resolve() for folder in familiar]
     folders = {"data.cache_folder": cache_folder(config)}
     if is_new:
@@ -61,6 +66,9 @@ def _effects(config: TrainConfig, beside: Path, *, is_new: bool) -> Iterator[str
     for setting, name in models.items():
         if not config.model.offline and is_hub_name(name) and cached_folder(name) is None:
             yield f"downloads {name} from the Hugging Face Hub ({setting})"
+
+
+def _code(config: TrainConfig) -> Iterator[str]:
     for setting, spec in user_functions(config).items():
         if trusted_files.status(spec) != "trusted":
             yield f"runs Python code: {spec} ({setting}), which is asked for by itself"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onetrainer.errors import UserError
-from onetrainer.images.file_kind import HEAD, kind_of
 from onetrainer.json_file import MAX_BYTES, Document, read_json, shortened
 
 _NOT_IMPORTED = (
@@ -199,6 +198,8 @@ def kind_of_content(path: Path) -> Foreign | None:
         return _MODEL
     if content[8:9] == b"{" and 0 < int.from_bytes(content[:8], "little") < 1 << 30:
         return _MODEL
+    from onetrainer.images.file_kind import HEAD, kind_of  # the first page needs no images
+
     kind = kind_of(content[:HEAD])
     if kind is not None and (kind.is_image or kind.is_container):
         remedy = "Choose a config file, as presets and runs have"

@@ -15,7 +15,7 @@ from onetrainer.files.inside import is_inside, open_inside, read_inside
 from onetrainer.files.own_json import NotOurs, parse_json, typed
 from onetrainer.run.checkpoint_files import DamagedCheckpoint, read_state
 from onetrainer.run.leftovers import PART_SUFFIX
-from onetrainer.run.run_folder import RunFolder, cannot_write, require_own
+from onetrainer.run.run_folder import STATE_FILE, RunFolder, cannot_write, require_own
 
 _STEP = re.compile(r"step-(\d+)")
 
@@ -60,15 +60,17 @@ def copy_history(source: RunFolder, state: dict[str, Any], fork: RunFolder) -> N
         if is_inside(source.retries):
             write_atomic(fork.retries, _returns_before(step, source.retries))
         copied = (source.samples, source.validation, source.rewards, source.start_files)
-        _require_room(fork.path, copied)
+        kept = [pair for pair in source.complete_checkpoints() if pair[0] <= step]
+        checkpoints = [path for _, path in kept]
+        is_linked = _can_link(checkpoints, fork.path)
+        _require_room(fork.path, copied if is_linked else (*copied, *checkpoints))
         for folder in copied:
             _copy(folder, fork.path / folder.name, until=step, copy_file=_copy_file)
-        for number, path in source.complete_checkpoints():
-            if number <= step:
-                copy = fork.checkpoint(number)
-                part = copy.with_name(copy.name + PART_SUFFIX)
-                _copy(path, part, until=step, copy_file=_link)
-                part.rename(copy)
+        for number, path in kept:
+            copy = fork.checkpoint(number)
+            part = copy.with_name(copy.name + PART_SUFFIX)
+            _copy(path, part, until=step, copy_file=_link)
+            part.rename(copy)
     except Exception as error:
         shutil.rmtree(fork.path, ignore_errors=True)
         if isinstance(error, OSError):
@@ -98,6 +100,18 @@ def _require_room(place: Path, folders: Sequence[Path]) -> None:
     files = (file for folder in folders for file in folder.rglob("*") if is_inside(file))
     if sum(file.lstat().st_size for file in files) > shutil.disk_usage(place).free:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
+
+
+def _can_link(checkpoints: Sequence[Path], place: Path) -> bool:
+    """Return whether checkpoints take no room in a folder: not on another disk, nor on some."""
+    probe = place / f"link{PART_SUFFIX}"
+    try:
+        for path in checkpoints[:1]:
+            os.link(path / STATE_FILE, probe)
+            probe.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def _copy(

@@ -73,7 +73,7 @@ def write_images(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for place in range(12):
         (folder / f"paper-{place:02d}.png").write_bytes(_image_bytes(place))
-        (folder / f"paper-{place:02d}.txt").write_text("a paper thing, watercolor")
+        (folder / f"paper-{place:02d}.txt").write_text(f"a paper thing, watercolor, {place}")
 
 
 def errors_of(draft: Draft) -> list[Problem]:

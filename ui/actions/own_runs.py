@@ -8,6 +8,7 @@ from tkinter import ttk
 
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
+from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
 from onetrainer.queue.freeze import freeze_again
 from onetrainer.queue.queue import Queue
 from onetrainer.run.deleted import delete_run, restore_run, size_of_run
@@ -15,6 +16,7 @@ from onetrainer.run.record import RunRecord
 from onetrainer.run.run_folder import open_run
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, Dialog, ask, once_free, report_failure, show_error
+from ui.dialogs.trust_dialog import confirm_run
 from ui.progress.units import format_bytes
 
 _LOOK_AGAIN_MS = 20
@@ -49,6 +51,14 @@ def queue_again(context: Context, record: RunRecord) -> None:
     """Add a run to the queue: to go on, or as a new one with its settings if it has ended."""
     path = record.path
     is_over = record.summary.standing == "finished"
+    try:
+        run = open_run(path)
+        config = resolve(load_document(run.config, goes_on=not is_over), source=str(run.config))
+        if not confirm_run(context, run, with_absolute_paths(config), is_new=is_over):
+            return
+    except UserError as error:
+        report_failure(context, error)
+        return
 
     def add() -> str:
         folder, queue = open_run(path), Queue()

@@ -46,7 +46,7 @@ def confirm_functions(context: Context, config: TrainConfig) -> bool:
 
 def confirm_run(context: Context, run: RunFolder, config: TrainConfig, *, is_new: bool) -> bool:
     """Ask for what a run, whose folder may come from anybody, does elsewhere, and for its code."""
-    lines = new_effects(config, run.path.parent, is_new=is_new)
+    lines = new_effects(config, run.path.parent, is_new=is_new, with_code=False)
     return _confirm_effects(context, run.name, lines) and confirm_functions(context, config)
 
 
@@ -60,7 +60,7 @@ def confirm_draft(context: Context, config: TrainConfig) -> bool:
     if file is not None and not is_own(file):
         with suppress(UserError):  # what is not valid was written over since
             loaded = with_absolute_paths(resolve(draft.base, source=str(file)))
-            lines = new_effects(loaded, file.absolute().parent)
+            lines = new_effects(loaded, file.absolute().parent, with_code=False)
             lines = [line for line in new_effects(config, file.absolute().parent) if line in lines]
     name = file.name if file else ""
     return _confirm_effects(context, name, lines) and confirm_functions(context, config)

@@ -2,7 +2,7 @@
 
 from modules.forecast.dataset import forecast_dataset, long_captions
 from modules.forecast.forecast import Planner, Target
-from onetrainer.dataset import items
+from onetrainer.dataset import item
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.images.header import read_header
 from onetrainer.jobs.plan_request import RecordedHeaders
@@ -67,7 +67,7 @@ def test_time_for_the_cache_grows_with_views_and_captions(base, tmp_path):
 
 def test_no_header_is_read_that_was_read_already(base, tmp_path, monkeypatch):
     made, headers, read = config(base, tmp_path), RecordedHeaders({}), []
-    monkeypatch.setattr(items, "read_header", lambda path: read.append(path) or read_header(path))
+    monkeypatch.setattr(item, "read_header", lambda path: read.append(path) or read_header(path))
     with Planner(Target("cpu"), headers) as plans:
         plans.bucket_of(made)
         assert len(read) == len(headers.recorded) == 4

@@ -1,6 +1,7 @@
 """What a fork takes over from a run, and what it says of checkpoints that are not there."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,14 +49,30 @@ def test_a_fork_has_what_the_run_was_at_its_checkpoint_and_shares_its_files(sour
     assert one.samefile(other)
 
 
-def test_files_are_copied_where_they_cannot_be_linked(source, tmp_path, monkeypatch):
-    def refuse(*_paths):
-        raise OSError(38, "Function not implemented")
+def refuse(*_paths):
+    raise OSError(38, "Function not implemented")
 
+
+def test_files_are_copied_where_they_cannot_be_linked(source, tmp_path, monkeypatch):
     monkeypatch.setattr(module.os, "link", refuse)
     fork = create_run(tmp_path, name="fork", config={})
     copy_history(source, state_at(source, 20), fork)
     assert (fork.checkpoint(20) / "weights.safetensors").read_bytes() == b"w" * 20
+
+
+def test_checkpoints_that_cannot_be_linked_need_room_before_they_are_copied(
+    source, tmp_path, monkeypatch
+):
+    """As on another disk; those that are linked take no room."""
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=20))
+    linked = create_run(tmp_path, name="fork", config={})
+    copy_history(source, state_at(source, 40), linked)
+    assert len(linked.complete_checkpoints()) == 2
+    monkeypatch.setattr(module.os, "link", refuse)
+    fork = create_run(tmp_path, name="fork", config={})
+    with pytest.raises(UserError, match="no space left"):
+        copy_history(source, state_at(source, 40), fork)
+    assert not fork.path.exists()
 
 
 def test_nothing_is_left_of_a_fork_that_fails(source, tmp_path):

@@ -11,7 +11,10 @@ from ui.theme.fonts import font_file
 
 # Texts of the terminal alone, whose font is the terminal's; patterns that read what others wrote.
 OTHERS = ("onetrainer/cli/", "onetrainer/presets/differences.py", "onetrainer/captions/tags.py")
-READ_ONLY = ("onetrainer/files/names.py", "onetrainer/concepts/folder_listing.py")
+READ_ONLY = (
+    *("onetrainer/files/names.py", "onetrainer/concepts/folder_listing.py"),
+    *("onetrainer/captions/encodings.py", "onetrainer/captions/prompt_weights.py"),
+)
 _NOWHERE = "\ue123"
 
 
