@@ -10,8 +10,10 @@ from typing import Any
 
 # Compiled when they are first needed, since every command imports them: `re` remembers them.
 _TOKENS = (
-    # https://user:token@host, also as a path, which has one slash, or backslashes.
-    r"(?i)(\b[a-z][a-z0-9+.-]+:[\\/]{1,4})[^\\/\s\"']+(?=@)",
+    # https://user:token@host, also as a path, which has one slash, or backslashes. Of a scheme only
+    # the end is looked for: no text may make a search take a time that grows with its square.
+    r"(?i)([a-z0-9+.-]{2}:[\\/]{2,4})[^\\/\s\"']+(?=@)",
+    r"(?i)((?:https?|s?ftp|ssh|git|s3|socks\w{0,2}):[\\/])[^\\/\s\"']+(?=@)",
     r"(?i)([?&#;][\w-]*(?:token|key|auth|password|secret|signature|sig|credential)=)[^&\s\"'#]+",
     r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}",
     r"(?i)(\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|token)\s+)[^\s\"']+",
@@ -20,10 +22,10 @@ _TOKENS = (
     # Only letters and digits: a folder may be called hf_realistic_vision.
     r"()\b(?:hf_|api_org_|gh[pousr]_|github_pat_)[A-Za-z0-9]{16}\w*",
     r"()\bAKIA[0-9A-Z]{16}\b",
-    r"()\b(?:glpat|sk)-(?=[\w-]*\d)[\w-]{16,}",
+    r"()\b(?:glpat|sk)-(?=[\w-]{0,99}\d)[\w-]{16,}",
 )
 """Each matches what precedes a secret, as a group that stays, and the secret."""
-_SEPARATOR = r"[\\/]+"  # also the doubled backslashes of JSON
+_SEPARATOR = r"[\\/]{1,8}"  # also the doubled backslashes of JSON
 _END = r"(?=[\\/\s\"'“”)\]>:,;]|$)"
 _WORD = r"[^\\/\s\"'<>:,;]+"
 _HOMES = (

@@ -1,6 +1,7 @@
 """Texts that leave this computer hold no tokens, users' names or home folders."""
 
 import json
+import time
 from contextlib import suppress
 
 import pytest
@@ -59,11 +60,23 @@ def test_tokens_are_removed_and_the_rest_stays(text):
         "unet.down_blocks.0.attentions.0.proj_in.weight",
         "/data/home-made/pictures",
         "C:/models/ann@home/x and mail to ann@home: basic training of 8 tokens",
+        "a (red:/large@2) fox",
         "/models/hf_realistic_vision_fp16/unet and a prompt of sk-ateboards-everywhere",
     ],
 )
 def test_what_is_no_secret_stays(text):
     assert redact(text) == text
+
+
+def test_no_text_takes_much_longer_than_another_of_its_length():
+    def seconds(text):
+        start = time.process_time()
+        redact((text * 60_000)[:60_000])
+        return time.process_time() - start
+
+    ordinary = max(seconds("a photo of a fox, ") for _ in range(2))
+    for text in ("a.", "sk-", "/", "A_", "ab:/", "?a-", "--a-", "TOKEN ", "/home/a a"):
+        assert seconds(text) < 30 * ordinary, text
 
 
 @pytest.fixture
