@@ -72,10 +72,11 @@ def _add(found: Queue, options: argparse.Namespace) -> int:
     if options.device:
         document = with_overrides(document, [f"hardware.device={options.device}"])
     check = partial(startable, source=options.target)
+    if (place := Path(options.target)).is_dir():  # before checks write into the cache's folder
+        asked = presets.with_absolute_paths(presets.resolve(document, source=options.target))
+        ask_for_effects(asked, open_run(place), is_meant=options.yes)
     config = check(document)
-    if (place := Path(options.target)).is_dir():
-        ask_for_effects(config, open_run(place), is_meant=options.yes)
-    else:
+    if not place.is_dir():
         note_effects(config, locate(options.target))
     found.add(freeze(config, options.sweep, check=check))
     return _list(found, options)

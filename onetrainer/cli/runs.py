@@ -47,11 +47,13 @@ def fork(options: argparse.Namespace) -> int:
     document = presets.load_document(source.config, goes_on=True)
     document = presets.with_value(document, "output.folder", str(source.path.parent))
     document = presets.with_overrides(document, options.set)
+    # Before anything is looked at, since checks write what they find into the cache's folder.
+    asked = presets.with_absolute_paths(presets.resolve(document, source=str(source.config)))
+    ask_for_effects(asked, source, is_meant=options.yes)
     config = _checked(document, options.run_folder, source=str(source.config))
     decided = decided_lengths(source)
     recorded, step = state.get("config", {}), state["step"]
     print_lines(changes_since(recorded, config, step=step, decided=decided))
-    ask_for_effects(config, source, is_meant=options.yes)
     folder = _new_folder(config, options.run_folder)
     copy_history(source, state, folder)
     print_lines([f"Run folder: {folder.path}, from step {state['step']:,} of {source.name}"])
@@ -66,9 +68,9 @@ def resume(options: argparse.Namespace) -> int:
     if folder.is_busy():
         print_lines([f"{folder.name} is already being trained; following it."])
         return follow(lambda: client.attach(folder))
+    ask_for_effects_of(folder, is_meant=options.yes)
     if options.processes is not None:
         _set_processes(folder, options.processes)
-    ask_for_effects_of(folder, is_meant=options.yes)
     return follow(lambda: client.start(folder))
 
 
