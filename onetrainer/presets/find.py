@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from onetrainer import ROOT, program
+from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
-from onetrainer.json_file import shortened
-from onetrainer.presets.foreign import read_config
+from onetrainer.json_file import Document, read_json, shortened
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.user_folder import user_folder
 
+ABOUT = ("description", "extends", "notes")
+"""Keys of a preset file that are not settings."""
 BUILT_IN = ROOT / "configs" / "presets"
 _MAX_NAME_LENGTH = 4096
 
@@ -116,3 +118,21 @@ def _presets_in(folder: Path, origin: Literal["built in", "yours"]) -> list[Pres
         name = path.relative_to(folder).with_suffix("").as_posix()
         presets.append(Preset(name, path, description, origin, notes))
     return sorted(presets, key=lambda preset: preset.name)
+
+
+def read_config(path: Path) -> Document:
+    """Read a config file. Raises UserError if it cannot be read, or is a file of another kind."""
+    try:
+        document = read_json(path)
+    except UserError:
+        _require_config(path, None)
+        raise
+    if not document.keys() <= {*TrainConfig.model_fields, *ABOUT}:
+        _require_config(path, document)
+    return document
+
+
+def _require_config(path: Path, document: Document | None) -> None:
+    from onetrainer.presets.foreign import require_config  # seldom needed, and large
+
+    require_config(path, document)

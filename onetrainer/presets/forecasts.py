@@ -12,7 +12,8 @@ from onetrainer.errors import UserError
 from onetrainer.files.atomic import write_atomic
 from onetrainer.files.own_json import NotOurs, typed
 from onetrainer.json_file import Document, read_json
-from onetrainer.presets.presets import ABOUT, resolve, value_at, with_value
+from onetrainer.presets.find import ABOUT
+from onetrainer.presets.presets import resolve, value_at, with_value
 from onetrainer.presets.step_work import DeviceSpeed, decode_work
 from onetrainer.run.user_folder import user_folder
 

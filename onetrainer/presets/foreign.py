@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onetrainer.errors import UserError
-from onetrainer.json_file import MAX_BYTES, Document, read_json, shortened
+from onetrainer.json_file import MAX_BYTES, Document, shortened
 
 _NOT_IMPORTED = (
     "Choose a preset, and set what you need there: other programs' settings are not read"
@@ -145,17 +145,14 @@ _TEXTS: tuple[tuple[re.Pattern[str], Foreign], ...] = tuple(
 )
 
 
-def read_config(path: Path) -> Document:
-    """Read a config file. Raises UserError if it cannot be read, or is a file of another kind."""
-    try:
-        document = read_json(path)
-    except UserError as error:
-        if (found := kind_of_content(path)) is not None:
-            raise _error(path, found) from error
-        raise
-    if (found := kind_of_document(document)) is not None:
+def require_config(path: Path, document: Document | None) -> None:
+    """Raise UserError that names what a file is, if that is known to be no config.
+
+    document: What was read of it; None if it is no JSON.
+    """
+    found = kind_of_content(path) if document is None else kind_of_document(document)
+    if found is not None:
         raise _error(path, found)
-    return document
 
 
 def kind_of_document(document: object) -> Foreign | None:

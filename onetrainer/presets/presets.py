@@ -33,13 +33,10 @@ from onetrainer.json_file import (
     read_json,
 )
 from onetrainer.model_files.hub import is_hub_name
-from onetrainer.presets.find import expanded, is_file, locate
-from onetrainer.presets.foreign import read_config
+from onetrainer.presets.find import ABOUT, expanded, is_file, locate, read_config
 from onetrainer.redaction import without_tokens_inside
 from onetrainer.run.run_folder import cannot_write
 
-# Keys of a preset file that are not settings.
-ABOUT = ("description", "extends", "notes")
 _MAPPINGS = dict, Mapping  # a dict is told at once, and the window asks thousands of times a page
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _CONTROL = re.compile(r"[\b\f\n\r\t]")
