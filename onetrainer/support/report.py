@@ -140,8 +140,10 @@ def _parts(
         yield name, about, text.encode(errors="replace")
     if with_samples:
         for path in sorted(folder.samples.glob("*.png"))[-_MOST_SAMPLES:]:
+            name = path.name.encode(errors="replace").decode()  # archives hold no other names
             with suppress(OSError):
-                yield f"samples/{path.name}", "a sample", read_inside(path, below=folder.path)
+                content = read_inside(path, below=folder.path, most=_MOST_SAMPLE_BYTES)
+                yield f"samples/{name}", "a sample", content
 
 
 def _config(folder: RunFolder, private: PrivateText) -> str:

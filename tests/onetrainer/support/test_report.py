@@ -138,6 +138,7 @@ def test_a_broken_step_is_reported_without_its_images_and_prompts(run):
 
 
 def test_prompts_and_samples_are_added_on_request_and_tokens_never(run):
+    (run.samples / "step-000001-\udcff.png").write_bytes(b"of another encoding")
     files = contents(write_report(run.path, FOUND, with_samples=True).path)
     assert files["samples/step-000003-00.png"] == "an image"
     assert json.loads(files["config.json"])["sampling"]["prompts"][0]["prompt"] == PROMPT
