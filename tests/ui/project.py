@@ -73,7 +73,8 @@ def write_images(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for place in range(12):
         (folder / f"paper-{place:02d}.png").write_bytes(_image_bytes(place))
-        (folder / f"paper-{place:02d}.txt").write_text(f"a paper thing, watercolor, {place}")
+        caption = "a paper thing, watercolor" + (", at dusk" if place == 5 else "")
+        (folder / f"paper-{place:02d}.txt").write_text(caption)
 
 
 def errors_of(draft: Draft) -> list[Problem]:

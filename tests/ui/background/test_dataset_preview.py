@@ -94,7 +94,7 @@ def test_what_their_owner_should_know_is_marked(project, token):
     (project.parent / "pictures/bad.png").write_bytes(b"no picture")
     found = preview(project, token, data={"resolution": 128})
     marked = {fact.label: fact for fact in facts(found.preview) if fact.tone == "warning"}
-    assert set(marked) == {"Enlarged", "No caption", "Left out", "Notes"}
+    assert set(marked) == {"Enlarged", "No caption", "Left out"}
     assert marked["Enlarged"].text == "12 images, up to 1.3 times"
     assert marked["Left out"].more[0].startswith("bad.png")
     assert marked["No caption"].more == ("paper-03.png",)
