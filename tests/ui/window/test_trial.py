@@ -1,17 +1,15 @@
 """The page that tries a model, as a person uses it; a fake worker paints."""
 
-from pathlib import Path
-
 
 def wait_status(desk, text):
     desk.wait(lambda: desk.state["trial"]["status"].startswith(text), text)
 
 
-def made(desk):
-    return sorted(path.name for path in Path(desk.home.parent).rglob("tried/*.png"))
+def made(project):
+    return sorted(path.name for path in (project.parent / "tried").glob("*.png"))
 
 
-def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk):
+def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk, project):
     desk.key("F9")
     desk.wait_state(page="trial")
     desk.key("ctrl+Return")
@@ -33,7 +31,7 @@ def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk
     desk.click("trial image")
     desk.key("Left", "Left")
     assert desk.state["trial"]["shown"] == 0
-    assert made(desk) == ["00001-42.png", "00002-43.png", "00003-44.png"]
+    assert made(project) == ["00001-42.png", "00002-43.png", "00003-44.png"]
 
     desk.replace("trial count", "1")
     for side, times in (("x", 6), ("y", 3)):  # guidance, seed
@@ -44,7 +42,8 @@ def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk
     desk.key("Return")
     wait_status(desk, "Done.")
     desk.wait(
-        lambda: (made(desk)[-1], desk.state["trial"]["images"]) == ("00006-grid.png", 6), "the grid"
+        lambda: (made(project)[-1], desk.state["trial"]["images"]) == ("00006-grid.png", 6),
+        "the grid",
     )
 
     desk.click("add run lora")
@@ -61,7 +60,7 @@ def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk
     desk.click("generate")
     wait_status(desk, "“paper-001” generates what it trains")
     wait_status(desk, "Done.")
-    assert made(desk)[-1] == "00009-grid.png"
+    assert made(project)[-1] == "00009-grid.png"
     desk.replace("trial seed", "9")
     desk.key("ctrl+plus")  # which makes all pages anew
     desk.wait(
@@ -70,4 +69,4 @@ def test_images_and_grids_are_generated_by_a_model_and_by_a_run_that_trains(desk
     )
     desk.click("trial seed")  # the message of the size may lie over the button
     desk.key("Return")
-    desk.wait(lambda: made(desk)[-1] == "00012-grid.png", "a grid of what was typed before")
+    desk.wait(lambda: made(project)[-1] == "00012-grid.png", "a grid of what was typed before")
