@@ -71,7 +71,12 @@ def test_three_questions_lead_from_the_first_page_to_a_run_and_are_undone_at_onc
     desk.key("Return")
     desk.wait_state(preset="sd15/lora-character", changed=[], focus="start now")
     prompts = [entry["prompt"] for entry in desk.value("sampling.prompts")]
-    assert prompts == ["mika-k, a paper thing, watercolor", "mika-k, a red paper boat"]
+    captions = (
+        "a paper thing, watercolor",
+        "a red paper boat",
+        "a paper thing, watercolor, at dusk",
+    )
+    assert prompts == [f"mika-k, {caption}" for caption in captions]
     assert desk.value("model.path") == str(models / "base.safetensors")
     desk.wait(lambda: desk.state["forecast"], "the forecast")
     counted = f"{count - 1} images in {images}; 1 cannot be used"
