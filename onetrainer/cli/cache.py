@@ -17,6 +17,7 @@ from onetrainer.cache.store import (
     prune,
 )
 from onetrainer.cli.configs import startable
+from onetrainer.cli.effects import load_looked_at
 from onetrainer.cli.jobs import run_job
 from onetrainer.cli.screen import print_result
 from onetrainer.errors import EXIT_DONE, UserError
@@ -84,7 +85,7 @@ def _document(options: argparse.Namespace) -> Document:
     if options.config is None:
         return presets.with_overrides({}, options.set)
     expected = "a cache folder, a config file or a preset"
-    return presets.load(options.config, options.set, may_be_run=True, wanted=expected)
+    return load_looked_at(options.config, options.set, wanted=expected)
 
 
 def _amount(option: str, text: str | None, unit: str, factor: int) -> int | None:

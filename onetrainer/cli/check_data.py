@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onetrainer.cache.run_entries import cache_folder
 from onetrainer.checks.image_check import check_dataset
+from onetrainer.cli.effects import load_looked_at
 from onetrainer.cli.screen import Screen, print_result
 from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, UNREAD_SUFFIXES
 from onetrainer.config.fields import Setting
@@ -70,7 +71,7 @@ def _chosen(place: str, changes: list[str]) -> tuple[TrainConfig, bool]:
             f'Give its folder, "{printable(str(path.absolute().parent))}"',
         )
     expected = "an image folder, a config file or a preset"
-    document = presets.load(place, changes, may_be_run=True, wanted=expected)
+    document = load_looked_at(place, changes, wanted=expected)
     config = presets.with_absolute_paths(presets.resolve(document, source=place))
     here = Path.cwd()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onetrainer import program
 from onetrainer.checks.preflight import document_problems, require_startable
+from onetrainer.cli.effects import load_looked_at
 from onetrainer.cli.screen import print_lines, print_result
 from onetrainer.concepts.numbered_folders import numbered_concepts
 from onetrainer.config.train import TrainConfig
@@ -42,7 +43,7 @@ def startable(document: Document, *, source: str, folder_option: str = "") -> Tr
 def check(options: argparse.Namespace) -> int:
     """List every problem of a config."""
     try:
-        document = load(options.config, options.set, may_be_run=True)
+        document = load_looked_at(options.config, options.set)
         problems = document_problems(document, source=options.config)[1]
     except UserError as error:
         problems = [Problem("", error.what, error.expected, error.remedy)]

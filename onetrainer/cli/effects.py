@@ -1,15 +1,45 @@
 """The note, or the question, about what a run does outside its folder."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from onetrainer.checks.effects import confirm_effects, is_own, new_effects
 from onetrainer.cli.screen import print_lines
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
-from onetrainer.presets.presets import load_document, resolve
+from onetrainer.json_file import Document
+from onetrainer.presets.find import expanded
+from onetrainer.presets.presets import (
+    load,
+    load_document,
+    resolve,
+    with_absolute_paths,
+    with_overrides,
+    with_value,
+)
 from onetrainer.redaction import without_tokens
 from onetrainer.run.run_folder import RunFolder
+
+
+def load_looked_at(
+    place: str, overrides: Sequence[str], *, wanted: str = "a config file or a preset"
+) -> Document:
+    """Return the settings of a config that is only looked at.
+
+    Those of a run, whose folder may come from anybody, keep what is found of their images beside
+    the run until somebody has said that it may write elsewhere.
+    """
+    document = load(place, may_be_run=True, wanted=wanted)
+    run = RunFolder(Path(expanded(place)))
+    if run.is_run():
+        config = with_absolute_paths(resolve(document, source=place))
+        if lines := new_effects(config, run.path.parent, with_code=False):
+            for line in lines:
+                sys.stderr.write(f"note: {run.name} {without_tokens(line)}: not done here\n")
+            document = with_value(document, "output.folder", str(run.path.absolute().parent))
+            document = with_value(document, "data.cache_folder", "")
+    return with_overrides(document, overrides)
 
 
 def note_effects(config: TrainConfig, file: Path) -> None:

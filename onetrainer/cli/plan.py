@@ -9,6 +9,7 @@ from typing import Any
 
 from onetrainer.cache.run_entries import open_image_index
 from onetrainer.checks.preflight import require_startable
+from onetrainer.cli.effects import load_looked_at
 from onetrainer.cli.jobs import run_job
 from onetrainer.cli.screen import Screen, print_lines, print_result
 from onetrainer.config.train import TrainConfig
@@ -34,7 +35,7 @@ def plan(options: argparse.Namespace) -> int:
     Neither the model nor the images need to exist. A run that does not fit is no failure.
     """
     memory = 0.0 if options.memory is None else gigabytes(options.memory)
-    document = presets.load(options.config, options.set, may_be_run=True)
+    document = load_looked_at(options.config, options.set)
     config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
     # Settings that are still to be chosen do not affect the memory.
     problems = [problem for problem in check_rules(config) if problem.path not in NOT_NEEDED]

@@ -20,6 +20,8 @@ from onetrainer.errors import UserError
 from onetrainer.files.atomic import remove, write_atomic
 from onetrainer.files.names import is_plain_name
 
+MAX_DEPTH = 20
+"""Folders in folders; a run's are in four, and what walks them calls itself."""
 MOST_BYTES = 256 << 20
 """Size of a file that is read at once; a million steps make events of 14 MB."""
 Mode = Literal["rb", "ab", "r+b"]
@@ -165,9 +167,13 @@ def require_own_files(folder: Path) -> None:
 
 def _foreign(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield all below a folder that are no ordinary files and folders, each with what it is."""
-    waiting = [folder]
+    waiting = [(folder, 0)]
     while waiting:
-        with os.scandir(waiting.pop()) as entries:
+        place, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            yield place, f"a folder in more than {MAX_DEPTH} others"
+            return
+        with os.scandir(place) as entries:
             for entry in entries:
                 is_link = entry.is_symlink()
                 if sys.platform == "win32":
@@ -175,7 +181,7 @@ def _foreign(folder: Path) -> Iterator[tuple[Path, str]]:
                 if is_link:
                     yield Path(entry.path), _link_text(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
-                    waiting.append(Path(entry.path))
+                    waiting.append((Path(entry.path), depth + 1))
                 elif not entry.is_file(follow_symlinks=False):
                     yield Path(entry.path), _kind(entry.stat(follow_symlinks=False))
 

@@ -71,7 +71,7 @@ def copy_history(source: RunFolder, state: dict[str, Any], fork: RunFolder) -> N
             part = copy.with_name(copy.name + PART_SUFFIX)
             _copy(path, part, until=step, copy_file=_link)
             part.rename(copy)
-    except Exception as error:
+    except BaseException as error:
         shutil.rmtree(fork.path, ignore_errors=True)
         if isinstance(error, OSError):
             raise cannot_write(fork.path, error) from error

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from onetrainer.errors import UserError
@@ -187,8 +186,15 @@ def _events(path: Path, private: PrivateText) -> str:
 
 
 def _files(path: Path) -> list[Path]:
-    files = (Path(place, name) for place, _, names in os.walk(path) for name in names)
-    return list(islice(files, _MOST_FILES))
+    """Return the first files below a folder, level by level: not by os.walk, which calls itself."""
+    files: list[Path] = []
+    folders = deque([path])
+    while folders and len(files) < _MOST_FILES:
+        with suppress(OSError), os.scandir(folders.popleft()) as entries:
+            for entry in entries:
+                found = folders if entry.is_dir(follow_symlinks=False) else files
+                found.append(Path(entry.path))
+    return files[:_MOST_FILES]
 
 
 def _listing(path: Path, files: list[Path], private: PrivateText) -> str:

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from onetrainer.files.inside import open_inside
 from onetrainer.files.own_json import NotOurs, parse_object
+from onetrainer.images.image_file import ImageError, open_image
 from onetrainer.run.events import Sample
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.steps import available_steps
@@ -15,12 +17,10 @@ _A1111 = "parameters"
 
 def sample_settings(path: Path) -> str:
     """Return the settings in a sample's file in a line; "" if it has none. Reads the file."""
-    from PIL import Image, UnidentifiedImageError
-
     try:
-        with Image.open(path) as image:
+        with open_inside(path) as file, open_image(file, path) as image:
             size, texts = image.size, dict(image.info)
-    except (OSError, UnidentifiedImageError):
+    except (OSError, ImageError):
         return ""
     try:
         known = parse_object(str(texts.get(_OWN, "{}")))

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetrainer.files.atomic import write_atomic
+from onetrainer.files.inside import open_inside
+from onetrainer.images.image_file import ImageError, open_image
 from onetrainer.run.events import Sample
 from ui.progress.samples import SampleBook
 from ui.theme.fonts import label_font
@@ -77,12 +79,12 @@ def _prompt(row: Sequence[Sample | None]) -> str:
 
 
 def _thumbnail(path: Path, side: int) -> "Image | None":
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
-        with Image.open(path) as opened:
+        with open_inside(path) as file, open_image(file, path) as opened:
             image = opened.convert("RGB")
-    except (OSError, UnidentifiedImageError):
+    except (OSError, ImageError):
         return None
     scale = side / max(image.size)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from onetrainer.files.inside import stamp_of
 from onetrainer.jobs.job import REQUESTS
 from onetrainer.run.checkpoint_files import state_content
 from onetrainer.run.run_folder import STATE_FILE
@@ -61,9 +62,14 @@ def pipe(place):
     return plant
 
 
-def exporting(recorded, output=""):
+def exporting(name, output=""):
+    """Record a precious file as one that the run has written, with what it truly is."""
+
     def plant(folder, precious):
         change_settings(folder, EXPORTING)
+        target = precious / "photos" / name if output else folder.output / name
+        recorded = {"1": {name: stamp_of(target)}}
+        assert target.exists()
         folder.exports.write_text(json.dumps(recorded))
         if output:
             link("output", output)(folder, precious)
@@ -104,8 +110,8 @@ ATTACKS = {
     "a checkpoint is a link": (link("checkpoints/step-000099.part", "photos"), "resume"),
     "measurements are a link": (link("validation", "."), "resume"),
     "a cache is a link": (link("../cache/latents", "photos"), "resume, cache --prune"),
-    "exports above": (exporting({"1": [".."]}), "resume"),
-    "exports in a linked folder": (exporting({"1": ["one.png"]}, "photos"), "resume"),
+    "exports above": (exporting("../../../../precious/photos"), "resume"),
+    "exports in a linked folder": (exporting("one.png", "photos"), "resume"),
     "a digest of a device": (digest_of("/dev/zero"), "resume"),
     "a shard above": (shard("../../../../precious/key"), "cache --prune, resume"),
     **{

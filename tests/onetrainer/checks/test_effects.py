@@ -14,6 +14,7 @@ from onetrainer.presets.find import BUILT_IN, own_folder
 from onetrainer.run.run_folder import create_run
 from onetrainer.run.user_folder import user_folder
 from onetrainer.trust.trusted_files import FILE
+from tests.onetrainer.generated_images import leaves
 
 
 def config_of(**sections):
@@ -79,6 +80,30 @@ def test_a_folder_is_not_resumed_queued_or_forked_before_a_person_has_confirmed(
         document["data"]["cache_folder"] += "-other"
         strange.config.write_text(json.dumps(document))
         ask_for_effects_of(strange, is_meant=False)
+
+
+def test_a_run_that_is_only_looked_at_writes_nothing_elsewhere(
+    strange, tmp_path, capsys, monkeypatch
+):
+    # Lets files be relied on that were written just now, so that what is found is stored.
+    monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "pictures").mkdir()
+    leaves(0, 160).save(tmp_path / "pictures" / "a.png")
+    document = json.loads(strange.config.read_text())
+    document["data"]["folder"] = str(tmp_path / "pictures")
+    strange.config.write_text(json.dumps(document))
+    strange.events.write_bytes(b"")
+    for command in ("check", "check-data", "cache", "cache --prune"):
+        main([*command.split(), str(strange.path)])
+        said = capsys.readouterr().err
+        assert "precious" in said and "not done here" in said, command
+        assert not [*(tmp_path / "precious").iterdir()], command
+    ask_for_effects_of(strange, is_meant=True)
+    capsys.readouterr()
+    assert main(["check-data", str(strange.path)]) == 0, capsys.readouterr()
+    assert "not done here" not in capsys.readouterr().err
+    assert [*(tmp_path / "precious").iterdir()]
 
 
 def test_confirmed_effects_and_trusted_code_share_a_file(strange, tmp_path):

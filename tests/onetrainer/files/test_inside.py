@@ -74,6 +74,9 @@ def test_the_first_that_is_no_ordinary_file_is_named(folder, odd):
         with pytest.raises(UserError, match=f"{name}: this is {what}"):
             require_own_files(folder / "inner")
         (folder / "inner" / name).unlink()
+    (folder / "inner" / "/".join("d" * 25)).mkdir(parents=True)
+    with pytest.raises(UserError, match="in more than 20 others"):
+        require_own_files(folder / "inner")
 
 
 def test_a_file_with_another_name_elsewhere_is_replaced_by_a_copy_before_it_is_changed(folder):

@@ -88,6 +88,17 @@ def test_nothing_is_left_of_a_fork_that_fails(source, tmp_path):
     assert not fork.path.exists()
 
 
+def test_nothing_is_left_of_a_fork_that_is_interrupted(source, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_require_room", interrupt)
+    fork = create_run(tmp_path, name="fork", config={})
+    with pytest.raises(KeyboardInterrupt):
+        copy_history(source, state_at(source, 20), fork)
+    assert not fork.path.exists()
+
+
 def test_a_size_of_events_in_another_type_is_read_or_its_checkpoint_refused(source, tmp_path):
     state = source.checkpoint(40) / "state.json"
     for number, size in enumerate(("8", 8.0)):

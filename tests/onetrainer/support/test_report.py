@@ -253,3 +253,17 @@ def test_a_link_in_a_run_leads_into_no_report(run, tmp_path):
     assert "very private" not in "\n".join(texts.values())
     assert "links" in texts["worker.log"] or "a link" in texts["worker.log"]
     assert "a pipe" in texts["worker-2.log"]
+
+
+def test_folders_in_folders_without_end_are_no_end_of_a_report(run):
+    run.output.mkdir()
+    deepest = run.output
+    for _ in range(1500):
+        deepest /= "d"
+        deepest.mkdir()
+    try:
+        assert "config.json" in contents(write_report(run.path, FOUND).path)["files.txt"]
+    finally:  # what removes the folder of a test calls itself, too
+        while deepest != run.output:
+            deepest.rmdir()
+            deepest = deepest.parent

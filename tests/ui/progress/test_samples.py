@@ -76,6 +76,20 @@ def test_the_settings_of_a_sample_are_those_in_its_file(tmp_path):
     assert sample_settings(tmp_path / "none.png") == ""
 
 
+def test_a_sample_that_would_fill_the_memory_or_leads_elsewhere_is_a_gap(tmp_path):
+    (tmp_path / "samples").mkdir()
+    Image.new("RGB", (300, 300)).save(tmp_path / "other.png")
+    (tmp_path / "samples" / "2-0.png").symlink_to(tmp_path / "other.png")
+    bomb = tmp_path / "samples" / "1-0.png"
+    Image.new("1", (30_000, 20_000)).save(bomb)
+    for name in ("1-0", "2-0"):
+        assert sample_settings(tmp_path / "samples" / f"{name}.png") == ""
+    plan = grid_plan(SampleBook.of([sample(1), sample(2)]), [0])
+    save_grid(plan, tmp_path, tmp_path / "grid.png", DARK)
+    with Image.open(tmp_path / "grid.png") as grid:
+        assert {color for _, color in grid.getcolors(1 << 16)}.isdisjoint({(0, 0, 0)})
+
+
 def test_the_rewards_of_a_sample_are_those_of_its_prompt_seed_and_step():
     rewards, images = (
         Rewards(),

@@ -122,11 +122,13 @@ def _shaded(image: "Image", found: Path, writing: MaskWriting) -> "Image":
     from PIL import Image
 
     from onetrainer.captioning.masks import mask_image
+    from onetrainer.files.inside import open_ordinary
+    from onetrainer.images.image_file import ImageError, open_image
 
     try:
-        with Image.open(found) as opened:
+        with open_ordinary(found) as file, open_image(file, found) as opened:
             mask = mask_image(opened, image.size, writing)
-    except OSError:
+    except (OSError, ImageError):
         return image
     rgb = image.convert("RGB")
     return Image.composite(rgb, rgb.point(lambda value: value * _SHADE), mask)
