@@ -155,6 +155,7 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
             "--limit": _value("GB", "with --prune: also the least recently used above this size"),
             "--older-than": _value("DAYS", "with --prune: also what was not used for this long"),
             "--encode": _flag("encode the images of a config, without training"),
+            "--yes": _YES,
         },
     ),
     "demo": (
@@ -171,7 +172,11 @@ COMMANDS: dict[str, tuple[str, str, Options]] = {
         },
     ),
     "sample": ("jobs", "generate images with a model, LoRAs and embeddings", {}),
-    "convert": ("jobs", "convert a model, LoRA or embedding, or a run's checkpoint", {}),
+    "convert": (
+        "jobs",
+        "convert a model, LoRA or embedding, or a run's checkpoint",
+        {"--yes": _YES},
+    ),
     "merge": ("jobs", "merge LoRAs into a base model, or into one LoRA", {}),
     "resize": ("jobs", "change the rank of a LoRA", {}),
     "extract": ("jobs", "extract the difference of two models as a LoRA", {}),

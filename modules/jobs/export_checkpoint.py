@@ -12,14 +12,11 @@ from modules.methods.model_source import ModelSource
 from modules.training.checkpoint_record import read_record
 from modules.training.tasks import export_options
 from onetrainer.config.methods.full import Full, Vae
-from onetrainer.config.migrate import migrate
 from onetrainer.config.run.output import Output
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import ConvertRequest, model_format, require_suffix
-from onetrainer.json_file import read_json
-from onetrainer.presets.presets import resolve
-from onetrainer.rules.changes import recorded_config
+from onetrainer.rules.changes import config_at
 from onetrainer.run.checkpoint_files import DamagedCheckpoint, verify
 from onetrainer.run.events import Finished, Phase, Report
 from onetrainer.run.fork import state_at
@@ -46,12 +43,8 @@ def export_checkpoint(folder: RunFolder, request: ConvertRequest, report: Report
             "Choose another step",
         ) from error
     record = read_record(folder, step)
-    if record.config:
-        stated = recorded_config(record.config, step)
-    else:
-        document = migrate(read_json(folder.config), source=str(folder.config), goes_on=True)
-        stated = resolve(document, source=str(folder.config))
-    config = estimated(stated)  # of how long anything trains, nothing is needed here
+    # Of how long anything trains, nothing is needed here.
+    config = estimated(config_at(folder, step))
     use_hardware(config.hardware)
     section, path = _output(config, request, folder.output / f"{config.output.name}-{step:06d}")
     model = config.model

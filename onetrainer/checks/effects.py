@@ -5,7 +5,7 @@ elsewhere that are written to, and models that are downloaded. What a person has
 written in the window, is remembered by the line.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from onetrainer.cache.run_entries import cache_folder
@@ -26,20 +26,30 @@ def is_own(file: Path) -> bool:
 
 
 def new_effects(
-    config: TrainConfig, beside: Path, *, is_new: bool = True, with_code: bool = True
+    config: TrainConfig, folder: Path, *, is_new: bool = True, with_code: bool = True
 ) -> list[str]:
     """Return what a run does elsewhere that was not confirmed before, a line each.
 
     Args:
         config: Of the run.
-        beside: The folder of the config's file, or that of the run's folder.
+        folder: That of the config's file, or that of the run's folder.
         is_new: Whether a run's folder will be made, in `output.folder`.
         with_code: Whether code is listed that is asked for by itself.
     """
-    lines = dict.fromkeys(_effects(config, beside, is_new=is_new))
+    lines = [*_written_folders(config, folder, is_new=is_new)]
+    models = _base_models(config)
+    if isinstance(config.objective, AlignProp):
+        for number, reward in enumerate(config.objective.rewards):
+            models[f"objective.rewards.{number}.model"] = reward.model
+    lines += _downloads(config, models)
     if with_code:
-        lines |= dict.fromkeys(_code(config))
-    return [line for line in lines if not trusted_files.is_confirmed(line)]
+        lines += _code(config)
+    return _unconfirmed(lines)
+
+
+def new_base_downloads(config: TrainConfig) -> list[str]:
+    """Return the same of the base model alone, which `convert` needs of a run."""
+    return _unconfirmed(_downloads(config, _base_models(config)))
 
 
 def confirm_effects(lines: Iterable[str]) -> None:
@@ -48,8 +58,12 @@ def confirm_effects(lines: Iterable[str]) -> None:
         trusted_files.confirm(known)
 
 
-def _effects(config: TrainConfig, beside: Path, *, is_new: bool) -> Iterator[str]:
-    familiar = [beside, Path("runs"), user_folder(), *known_run_folders()]
+def _unconfirmed(lines: Iterable[str]) -> list[str]:
+    return [line for line in dict.fromkeys(lines) if not trusted_files.is_confirmed(line)]
+
+
+def _written_folders(config: TrainConfig, own: Path, *, is_new: bool) -> Iterator[str]:
+    familiar = [own, Path("runs"), user_folder(), *known_run_folders()]
     familiar = [folder.absolute().resolve() for folder in familiar]
     folders = {"data.cache_folder": cache_folder(config)}
     if is_new:
@@ -59,10 +73,13 @@ def _effects(config: TrainConfig, beside: Path, *, is_new: bool) -> Iterator[str
         if not any(path.is_relative_to(one) for one in familiar):
             familiar.append(path)  # the cache may be in the runs folder
             yield f"writes to the folder {path} ({setting})"
-    models = {"model.path": config.model.path, "model.vae": config.model.vae}
-    if isinstance(config.objective, AlignProp):
-        for number, reward in enumerate(config.objective.rewards):
-            models[f"objective.rewards.{number}.model"] = reward.model
+
+
+def _base_models(config: TrainConfig) -> dict[str, str]:
+    return {"model.path": config.model.path, "model.vae": config.model.vae}
+
+
+def _downloads(config: TrainConfig, models: Mapping[str, str]) -> Iterator[str]:
     for setting, name in models.items():
         if not config.model.offline and is_hub_name(name) and cached_folder(name) is None:
             yield f"downloads {name} from the Hugging Face Hub ({setting})"

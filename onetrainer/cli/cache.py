@@ -17,7 +17,7 @@ from onetrainer.cache.store import (
     prune,
 )
 from onetrainer.cli.configs import startable
-from onetrainer.cli.effects import load_looked_at
+from onetrainer.cli.effects import ask_for_effects, load_looked_at
 from onetrainer.cli.jobs import run_job
 from onetrainer.cli.screen import print_result
 from onetrainer.errors import EXIT_DONE, UserError
@@ -26,6 +26,7 @@ from onetrainer.jobs.plan_request import CacheRequest
 from onetrainer.json_file import Document
 from onetrainer.messages.cache import format_cache_report, format_prune_report
 from onetrainer.presets import presets
+from onetrainer.presets.find import expanded
 from onetrainer.run.run_folder import RunFolder
 
 _GB = 10**9
@@ -70,8 +71,11 @@ def cache(options: argparse.Namespace) -> int:
 
 
 def _encode(options: argparse.Namespace) -> int:
-    config = startable(_document(options), source=options.config)
-    config = presets.with_absolute_paths(config)
+    document = presets.load(options.config, options.set, may_be_run=True)
+    if (run := RunFolder(Path(expanded(options.config)))).is_run():
+        asked = presets.with_absolute_paths(presets.resolve(document, source=options.config))
+        ask_for_effects(asked, run, is_meant=options.yes)
+    config = presets.with_absolute_paths(startable(document, source=options.config))
     folder = cache_folder(config).absolute()
     request = validate_request(CacheRequest, {"config": config, "folder": str(folder)})
     code = run_job("cache", request, is_json=options.json)

@@ -4,7 +4,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from onetrainer.checks.effects import confirm_effects, is_own, new_effects
+from onetrainer.checks.effects import (
+    confirm_effects,
+    is_own,
+    new_base_downloads,
+    new_effects,
+)
 from onetrainer.cli.screen import print_lines
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
@@ -19,6 +24,7 @@ from onetrainer.presets.presets import (
     with_value,
 )
 from onetrainer.redaction import without_tokens
+from onetrainer.rules.changes import config_at
 from onetrainer.run.run_folder import RunFolder
 
 
@@ -72,6 +78,11 @@ def ask_for_effects(config: TrainConfig, run: RunFolder, *, is_meant: bool) -> N
         UserError: If not, or if nobody can be asked.
     """
     _ask(new_effects(config, run.path.parent), run, is_meant=is_meant)
+
+
+def ask_for_base_model(run: RunFolder, step: int | None, *, is_meant: bool) -> None:
+    """Ask whether the base model of a run's checkpoint may be downloaded, if it is not here."""
+    _ask(new_base_downloads(config_at(run, step)), run, is_meant=is_meant)
 
 
 def _ask(lines: list[str], run: RunFolder, *, is_meant: bool) -> None:

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
+from onetrainer.cli.effects import ask_for_base_model
 from onetrainer.cli.screen import Screen, on_interrupt, phase_text
 from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_PROGRAM, UserError, problem_json, sentence
@@ -45,8 +46,10 @@ def convert(options: argparse.Namespace) -> int:
     """Convert a model, LoRA or embedding, or write the file of a run's checkpoint."""
     try:
         request = validate_request(ConvertRequest, request_values(options, ConvertRequest))
-        if source_run(request) is None:  # in this process, since it needs no engine
+        if (run := source_run(request)) is None:  # in this process, since it needs no engine
             examine(request)
+        else:
+            ask_for_base_model(run, request.step, is_meant=options.yes)
     except UserError as error:
         raise UserError(naming_options(str(error), ConvertRequest)) from error
     return run_job("convert", request)

@@ -13,9 +13,11 @@ from onetrainer.config.problems import format_value
 from onetrainer.config.run.schedule import CustomSchedule
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, ProblemsError, UserError, some_of
-from onetrainer.json_file import Document
+from onetrainer.json_file import Document, read_json
 from onetrainer.presets.differences import Difference, differences
 from onetrainer.presets.presets import resolve
+from onetrainer.run.fork import state_at
+from onetrainer.run.run_folder import RunFolder
 from onetrainer.schedules.amounts import in_steps
 from onetrainer.schedules.learning_rate import lr_multiplier
 
@@ -182,6 +184,18 @@ def rate_change(
         for each, at, count in zip((ran, config), (step - 1, step), steps, strict=True)
     )
     return RateChange(before, after) if before and after > _RISE * before else None
+
+
+def config_at(folder: RunFolder, step: int | None) -> TrainConfig:
+    """Return the config that a run's checkpoint holds; the newest one's for None.
+
+    That of the run where a checkpoint of an earlier version holds none. Raises UserError.
+    """
+    state = state_at(folder, step)
+    if recorded := state.get("config"):
+        return recorded_config(recorded, state["step"])
+    document = migrate(read_json(folder.config), source=str(folder.config), goes_on=True)
+    return resolve(document, source=str(folder.config))
 
 
 def recorded_config(recorded: Mapping[str, Any], step: int) -> TrainConfig:

@@ -13,6 +13,7 @@ from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.steps import available_steps, step_files
 from ui.context import Context, Offer
 from ui.dialogs.dialogs import Choice, ask, report_failure
+from ui.dialogs.trust_dialog import confirm_base_model
 
 _EXPORT = "output.export_every"
 _MOST_STEPS = 12
@@ -39,12 +40,20 @@ class StepFiles:
         file = step_files(folder).get(step)
         if file is not None and not has_checkpoint:
             self._say_written(file, "It is there already")
-        elif step:
+        elif step and self._may(folder, step):
             self.writing = f"step {step:,}"
             self.context.widgets.jobs.run(
                 partial(_write, folder, step), self._written, self._failed
             )
             self.changed()
+
+    def _may(self, folder: RunFolder, step: int) -> bool:
+        """Ask for what writing it, of a run that may come from anybody, downloads."""
+        try:
+            return confirm_base_model(self.context, folder, step)
+        except UserError as error:
+            report_failure(self.context, error)
+            return False
 
     def _ask_other(self, folder: RunFolder, step: int, kept: list[int]) -> int:
         """Return the nearest kept step if the user wants it; 0 otherwise."""

@@ -3,12 +3,18 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from onetrainer.checks.effects import confirm_effects, is_own, new_effects
+from onetrainer.checks.effects import (
+    confirm_effects,
+    is_own,
+    new_base_downloads,
+    new_effects,
+)
 from onetrainer.checks.user_code import user_functions
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.messages.formatting import counted
 from onetrainer.presets.presets import resolve, with_absolute_paths
+from onetrainer.rules.changes import config_at
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.trust import trusted_files
 from onetrainer.trust.function_file import UserFunction, find_function
@@ -66,16 +72,28 @@ def confirm_draft(context: Context, config: TrainConfig) -> bool:
     return _confirm_effects(context, name, lines) and confirm_functions(context, config)
 
 
-def _confirm_effects(context: Context, name: str, lines: Sequence[str]) -> bool:
+def confirm_base_model(context: Context, run: RunFolder, step: int | None) -> bool:
+    """Ask whether the base model of a run's checkpoint may be downloaded, if it is not here.
+
+    Raises UserError if there is no such checkpoint.
+    """
+    lines = new_base_downloads(config_at(run, step))
+    return _confirm_effects(context, run.name, lines, verb="Write the file")
+
+
+def _confirm_effects(
+    context: Context, name: str, lines: Sequence[str], verb: str = "Start the run"
+) -> bool:
+    """Ask for effects. verb: What is on the button that agrees."""
     if not lines:
         return True
     dialog = Dialog(context, "What these settings do elsewhere")
     dialog.add_text(f"A run with the settings of {name}")
     for line in lines:
         dialog.add_text(f"• {line}", style="Bold")
-    dialog.add_text("If they come from somebody else, start it only if you expect this.")
+    dialog.add_text("If they come from somebody else, agree only if you expect this.")
     # The safe answer first, because Return takes it.
-    dialog.add_buttons([Choice("", "Do not start", "primary"), Choice("start", "Start the run")])
+    dialog.add_buttons([Choice("", "Cancel", "primary"), Choice("start", verb)])
     if dialog.wait() != "start":
         return False
     confirm_effects(lines)

@@ -7,11 +7,12 @@ import pytest
 
 from onetrainer.__main__ import main
 from onetrainer.checks.effects import confirm_effects, is_own, new_effects
-from onetrainer.cli.effects import ask_for_effects_of, note_effects
+from onetrainer.cli.effects import ask_for_base_model, ask_for_effects_of, note_effects
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_USER, UserError
 from onetrainer.presets.find import BUILT_IN, own_folder
-from onetrainer.run.run_folder import create_run
+from onetrainer.run.checkpoint_files import state_content
+from onetrainer.run.run_folder import STATE_FILE, create_run
 from onetrainer.run.user_folder import user_folder
 from onetrainer.trust.trusted_files import FILE
 from tests.onetrainer.generated_images import leaves
@@ -104,6 +105,24 @@ def test_a_run_that_is_only_looked_at_writes_nothing_elsewhere(
     assert main(["check-data", str(strange.path)]) == 0, capsys.readouterr()
     assert "not done here" not in capsys.readouterr().err
     assert [*(tmp_path / "precious").iterdir()]
+
+
+def test_no_model_is_downloaded_for_a_run_before_a_person_has_confirmed(strange, tmp_path, capsys):
+    document = json.loads(strange.config.read_text())
+    document["model"]["path"] = "third/model"  # the others are confirmed by other tests
+    strange.config.write_text(json.dumps(document))
+    strange.events.write_bytes(b"")
+    strange.checkpoint(4).mkdir()
+    config = config_of(model={"path": "other/model"}).model_dump(mode="json")
+    state = state_content({"step": 4, "events_size": 0, "config": config}, {})
+    (strange.checkpoint(4) / STATE_FILE).write_bytes(state)
+    for command, *more in (("cache", "--encode"), ("convert", str(tmp_path / "a.safetensors"))):
+        assert main([command, str(strange.path), *more]) == EXIT_USER
+        model = "other/model" if command == "convert" else "third/model"  # the checkpoint's
+        said = capsys.readouterr().err
+        assert f"downloads {model} from the Hugging Face Hub" in said and "--yes" in said
+    ask_for_base_model(strange, 4, is_meant=True)
+    ask_for_base_model(strange, None, is_meant=False)  # it is known by now
 
 
 def test_confirmed_effects_and_trusted_code_share_a_file(strange, tmp_path):

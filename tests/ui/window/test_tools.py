@@ -3,8 +3,11 @@
 import torch
 from safetensors.torch import load_file, save_file
 
+from onetrainer.config.train import TrainConfig
 from onetrainer.demo.write import write_demo
+from onetrainer.run.checkpoint_files import state_content
 from onetrainer.run.client import WORKER
+from onetrainer.run.run_folder import STATE_FILE, create_run
 
 WEIGHT = "mid_block.attentions.0.transformer_blocks.0.attn2.to_k.weight"
 LAYER = f"lora_unet_{WEIGHT.removesuffix('.weight').replace('.', '_')}"
@@ -56,3 +59,25 @@ def test_a_lora_is_resized_with_what_was_lost_and_wrong_input_is_said(open_desk,
     desk.click("tool images")
     desk.key("plus", "ctrl+Left")
     desk.wait_state(focus="tool images")
+
+
+def test_the_base_model_of_a_run_from_elsewhere_is_downloaded_only_after_a_question(
+    open_desk, project, tmp_path
+):
+    config = TrainConfig.model_validate({"model": {"path": "stranger/model"}})
+    run = create_run(tmp_path / "received", name="a", config=config.model_dump(mode="json"))
+    run.events.write_bytes(b"")
+    run.checkpoint(4).mkdir()
+    content = state_content({"step": 4, "events_size": 0}, {})
+    (run.checkpoint(4) / STATE_FILE).write_bytes(content)
+    desk = open_desk(project, worker=WORKER)
+    desk.key("F11")
+    desk.wait_state(page="tools")
+    desk.click("tool Convert")
+    desk.replace("tool source", str(run.path))
+    desk.replace("tool target", str(tmp_path / "a.safetensors"))
+    desk.click("run tool")
+    desk.wait_question("answer start")
+    desk.key("Return")  # takes the safe answer
+    desk.wait_end_of_question("answer start")
+    assert desk.state["tool"] == "" and not (tmp_path / "a.safetensors").exists()

@@ -228,9 +228,19 @@ class ToolsPage(View):
             self._running.job.stop()
             return
         try:
-            self._start(*self._tool.job(self._request()))
+            name, request = self._tool.job(self._request())
+            if self._may(request):
+                self._start(name, request)
         except UserError as error:
             self._fail(self._tool, error)
+
+    def _may(self, request: Section) -> bool:
+        """Ask for what writing the file of a run, which may come from anybody, downloads."""
+        from ui.dialogs.trust_dialog import confirm_base_model
+
+        if not isinstance(request, ConvertRequest) or (run := source_run(request)) is None:
+            return True
+        return confirm_base_model(self._context, run, request.step)
 
     def _request(self) -> Section:
         values = dict(self._forms[self._tool.title][1].values())
