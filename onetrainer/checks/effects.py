@@ -48,7 +48,7 @@ def new_effects(
 
 
 def new_base_downloads(config: TrainConfig) -> list[str]:
-    """Return the same of the base model alone, which `convert` needs of a run."""
+    """Return the downloads of a base model that were not confirmed before, a line each."""
     return _unconfirmed(_downloads(config, _base_models(config)))
 
 
